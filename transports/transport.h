@@ -1,0 +1,91 @@
+/* What the engine asks of a transport. Two today: local (memory of this process) and tcp. A transport knows slices, segments and the
+ * registry; it never knows batches or users. Owner thread only; one instance per engine (core). */
+#ifndef NEAP_TRANSPORTS_TRANSPORT_H
+#define NEAP_TRANSPORTS_TRANSPORT_H
+
+#include "metadata/directory.h"
+#include "transports/memory.h"
+#include "transports/slice.h"
+
+struct neap_transport;
+
+struct neap_transport_ops {
+	const char *name;
+	/* Takes a list (linked by next) of `count` QUEUED slices for one segment. Cannot fail: room was asked before. Never ends a slice
+	 * from inside the call. */
+	void (*submit)(struct neap_transport *transport, struct neap_segment *segment, struct neap_slice *first, uint32_t count);
+	/* How many more slices the segment's queue takes. */
+	uint32_t (*room)(struct neap_transport *transport, const struct neap_segment *segment);
+	/* slice->cancel_status is set: end it with that status (or with what has happened meanwhile) within drain_timeout_ms. */
+	void (*cancel)(struct neap_transport *transport, struct neap_slice *slice);
+	/* The segment goes: end what is left of it as CANCELED, close its lanes, then call neap_segment_forgotten. */
+	void (*forget)(struct neap_transport *transport, struct neap_segment *segment);
+	/* Fills what the transport publishes (ports, versions). */
+	void (*describe)(struct neap_transport *transport, struct neap_descriptor *descriptor);
+	/* Begins to close everything; calls neap_engine_transport_closed once. Bounded by drain_timeout_ms. */
+	void (*close)(struct neap_transport *transport);
+	/* After that: frees it. */
+	void (*destroy)(struct neap_transport *transport);
+};
+
+struct neap_transport {
+	const struct neap_transport_ops *ops;
+	struct neap_engine *engine;
+};
+
+/* An opened segment: the engine's object, with the transport's state hung on it. Machine: segment. */
+struct neap_segment {
+	struct neap_machine machine;
+	struct neap_engine *engine;
+	char *name;                     /* as opened; also what refresh asks for */
+	struct neap_snapshot *snapshot; /* what is known of it now; never NULL while OPEN */
+	struct neap_transport *transport;
+	void *peer;                     /* the transport's state; NULL until it makes one */
+	uint32_t slices;                /* not ended yet */
+	uint64_t refreshed;
+	struct neap_lookup lookup;
+	struct neap_segment_waiter *waiters;
+	struct neap_segment *next_by_name;
+};
+uint64_t neap_segment_handle(const struct neap_segment *segment);
+
+/* A transport wants the descriptor as it is at `not_before_ns` or later; the segment's snapshot is replaced before `done`. Several may
+ * wait. Ends by cancel without callback. */
+struct neap_segment_waiter {
+	struct neap_segment_waiter *next, **slot;
+	void (*done)(struct neap_segment_waiter *waiter, int error, const char *why);
+	uint64_t not_before_ns;
+};
+int neap_segment_want_fresh(struct neap_segment *segment, struct neap_segment_waiter *waiter, uint64_t not_before_ns,
+                            void (*done)(struct neap_segment_waiter *, int error, const char *why));
+void neap_segment_waiter_cancel(struct neap_segment *segment, struct neap_segment_waiter *waiter);
+/* True when the peer is a Neap process of the known snapshot. */
+bool neap_segment_is_neap(const struct neap_segment *segment);
+
+/* The transport's answer to ops->forget. */
+void neap_segment_forgotten(struct neap_segment *segment);
+/* The transport's answer to ops->close. */
+void neap_engine_transport_closed(struct neap_engine *engine, struct neap_transport *transport);
+
+/* --- what transports may use of their engine --------------------------------------------------------------------------------- */
+
+struct neap_engine_core_view {
+	struct neap_reactor *reactor;
+	struct neap_registry *registry;
+	const struct neap_engine_options *options; /* defaults filled in */
+	struct neap_engine_stats *stats;           /* counters the transport raises itself */
+	uint8_t instance[16];
+	uint32_t core_index;                       /* 0: home */
+	struct neap_sockaddr bind_address;         /* port 0 */
+	struct neap_socket_options socket_options;
+};
+const struct neap_engine_core_view *neap_engine_view(const struct neap_engine *engine);
+
+/* --- makers ------------------------------------------------------------------------------------------------------------------ */
+
+int neap_local_transport_create(struct neap_transport **transport_p, struct neap_engine *engine);
+/* Listens on the data port (options->data_port or a random one of the range, bound and kept). */
+int neap_tcp_transport_create(struct neap_transport **transport_p, struct neap_engine *engine, char *why, size_t why_size);
+uint16_t neap_tcp_transport_port(const struct neap_transport *transport);
+
+#endif
