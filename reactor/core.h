@@ -28,6 +28,16 @@ bool neap_reactor_stopping(const struct neap_reactor *reactor);
  * not armed. Called by everything that queues work. */
 void neap_reactor_touch(struct neap_reactor *reactor);
 
+/* What a room keeps per reactor (its classes, pools, resolver): made on first use, found by the address of something the room owns,
+ * released by neap_reactor_destroy when all dependents are gone and forget_reactor was called; the latest first. */
+struct neap_resident {
+	struct neap_resident *next;
+	const void *key;
+	void (*release)(struct neap_resident *resident, struct neap_reactor *reactor);
+};
+void neap_reactor_house(struct neap_reactor *reactor, struct neap_resident *resident);
+struct neap_resident *neap_reactor_resident(const struct neap_reactor *reactor, const void *key);
+
 /* --- work to go on with ----------------------------------------------------------------------------------------------- */
 
 /* A source that still has work although no event will come for it (a budget stopped it, bytes are buffered). FIFO, each once. */
@@ -75,6 +85,7 @@ struct neap_watch {
 int neap_watch_start(struct neap_reactor *reactor, struct neap_watch *watch, int fd, unsigned wanted,
                      void (*ready)(struct neap_watch *watch, unsigned ready));
 int neap_watch_want(struct neap_reactor *reactor, struct neap_watch *watch, unsigned wanted);
+uint32_t neap_reactor_descriptors_max(const struct neap_reactor *reactor);
 /* Before close(fd). Events of this turn still to be dispatched for it are dropped. */
 void neap_watch_stop(struct neap_reactor *reactor, struct neap_watch *watch);
 
@@ -94,6 +105,15 @@ struct neap_reactor_class {
  * neap_reactor_class_find. */
 int neap_reactor_class_init(struct neap_reactor_class *class_, struct neap_reactor *reactor, const struct neap_fsm *fsm,
                             neap_action_func *const *actions, neap_invariant_func *invariant);
+/* The class made for this table before, or NULL. */
+static inline struct neap_reactor_class *neap_reactor_class_find(struct neap_reactor *reactor, const struct neap_fsm *fsm)
+{
+	struct neap_dispatcher *dispatcher = neap_reactor_dispatcher(reactor);
+	for (uint32_t i = 0; i < dispatcher->class_count; i++)
+		if (dispatcher->classes[i]->fsm == fsm)
+			return (struct neap_reactor_class *)(void *)dispatcher->classes[i];
+	return NULL;
+}
 static inline struct neap_reactor *neap_machine_reactor(const struct neap_machine *machine)
 {
 	return ((const struct neap_reactor_class *)(const void *)machine->class_)->reactor;
