@@ -1,0 +1,4 @@
+#!/bin/sh
+# Makes ./configure. Needs autoconf, automake, libtool, pkg-config.
+cd "$(dirname "$0")" || exit 1
+exec autoreconf --install --force --warnings=all,no-portability,no-obsolete
