@@ -1,7 +1,8 @@
 /* State machines as tables.
  *
  * A machine is a dense table states x events. Every cell says what happens: GO (next state and an action), IGNORE (a benign late
- * event, counted) or IMPOSSIBLE (asserts in debug builds; in production the host's `on_impossible` closes that one object). docs/FSM.md has the semantics; this header has the shapes.
+ * event, counted) or IMPOSSIBLE (asserts in debug builds; in production the host's `on_impossible` closes that one object).
+ * docs/FSM.md has the semantics; this header has the shapes.
  *
  * The dispatcher is pure: no I/O, no clock, no heap. What it needs from its surroundings (timers) it reaches through
  * struct neap_dispatch_host, so the same tables run in a reactor, in the explorer and in a fuzzer.
