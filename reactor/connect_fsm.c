@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "reactor/connect_fsm.h"

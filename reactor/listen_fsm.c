@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "reactor/listen_fsm.h"
