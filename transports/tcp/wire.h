@@ -120,7 +120,7 @@ static inline bool neap_is_hello(const struct neap_plain_header *header)
 
 /* wire.c */
 void neap_hello_put(unsigned char p[NEAP_HELLO_BYTES], const struct neap_hello *hello);
-/* From the 96 bytes. NEAP_EPROTO when a reserved field is not as level 1 says. */
+/* From the 96 bytes. NEAP_EPROTO when a reserved field is not as level 1 says, or the lane id is 0. */
 int neap_hello_get(const unsigned char p[NEAP_HELLO_BYTES], struct neap_hello *hello_p);
 void neap_hello_reply_put(unsigned char p[NEAP_HELLO_REPLY_BYTES], const struct neap_hello_reply *reply);
 /* NEAP_ENOTSUP: a plain server's status frame begins here; NEAP_EPROTO: neither. Needs only the first 8 bytes to tell. */
@@ -129,5 +129,8 @@ void neap_frame_head_put(unsigned char p[NEAP_FRAME_HEAD_BYTES], const struct ne
 int neap_frame_head_get(const unsigned char p[NEAP_FRAME_HEAD_BYTES], struct neap_frame_head *head_p);
 void neap_entry_put(unsigned char p[NEAP_ENTRY_BYTES], const struct neap_entry *entry);
 void neap_entry_get(const unsigned char p[NEAP_ENTRY_BYTES], struct neap_entry *entry_p);
+
+/* crc32c (Castagnoli) of `length` more bytes; `crc` is that of the bytes before, 0 at the start. "123456789" gives 0xE3069283. */
+uint32_t neap_crc32c(uint32_t crc, const void *bytes, size_t length);
 
 #endif
