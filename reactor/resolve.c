@@ -7,7 +7,6 @@
 
 #include <ares.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -163,9 +162,10 @@ static void socket_state(void *user, ares_socket_t fd, int readable, int writabl
 
 /* --- the channel ---------------------------------------------------------------------------------------------------------- */
 
-static void initialise_library(void)
+/* c-ares wants one process-wide start before there are threads: the loading of the library is that moment. */
+__attribute__((constructor)) static void start_library(void)
 {
-	(void)ares_library_init(ARES_LIB_INIT_ALL); /* cannot fail but on Windows; the next call would tell */
+	(void)ares_library_init(ARES_LIB_INIT_ALL);
 }
 
 static void drop_channel(struct neap_resolver *resolver)
@@ -179,7 +179,6 @@ static void drop_channel(struct neap_resolver *resolver)
 
 static int make_channel(struct neap_resolver *resolver)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT; /* c-ares has one process-wide start; reactors of several threads may race */
 	struct ares_options options = {.timeout = TRY_TIMEOUT_MS,
 	                               .tries = TRIES,
 	                               .sock_state_cb = socket_state,
@@ -189,7 +188,6 @@ static int make_channel(struct neap_resolver *resolver)
 		drop_channel(resolver);
 	if (resolver->channel)
 		return NEAP_OK;
-	(void)pthread_once(&once, initialise_library);
 	int status = ares_init_options(&resolver->channel, &options, ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB);
 	if (status != ARES_SUCCESS) {
 		resolver->channel = NULL;

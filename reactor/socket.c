@@ -482,7 +482,7 @@ static struct neap_listener *net_listen(struct neap_net *net, struct neap_reacto
 
 /* --- the net ---------------------------------------------------------------------------------------------------------- */
 
-static struct neap_net sockets;
+static const struct neap_net sockets;
 
 static void room_release(struct neap_resident *resident, struct neap_reactor *reactor)
 {
@@ -525,7 +525,7 @@ static void net_forget_reactor(struct neap_net *net, struct neap_reactor *reacto
 	}
 }
 
-static struct neap_net sockets = {
+static const struct neap_net sockets = {
 	.connect = net_connect,
 	.connect_result = net_connect_result,
 	.listen = net_listen,
@@ -536,5 +536,5 @@ static struct neap_net sockets = {
 
 struct neap_net *neap_net_sockets(void)
 {
-	return &sockets;
+	return (struct neap_net *)(uintptr_t)&sockets; /* nobody writes to a net's table */
 }
