@@ -1,0 +1,187 @@
+/* neap-sim: runs seeds of the simulated Transfer Engine cluster.
+ *
+ * A violation prints the seed, what was wrong, the options the seed had decided, and a smaller set of options that still fails. Each
+ * 20th seed is run twice and must give the same trace hash. At the end of a soak every condition of TE_SOMETIMES must have been seen. */
+#include "tests/sim/te_world.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct arguments {
+	uint64_t first, count;
+	double seconds;
+	bool verbose, demand_sometimes;
+};
+
+static double seconds_now(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void print_options(const struct te_options *o)
+{
+	printf("  nodes %u, blocks %u x %u bytes, operations %u, in flight %u, lanes %u, plain %u/1000, checksum %d, cancel %u/1000, "
+	       "deadline %u/1000, faults every %u ms:%s%s%s%s\n",
+	       o->nodes, o->blocks_per_stripe, o->block_bytes, o->operations, o->inflight_max, o->lanes, o->plain_per_mille, o->checksum,
+	       o->cancel_per_mille, o->deadline_per_mille, o->fault_period_ms, o->faults_pause ? " pause" : "",
+	       o->faults_cut ? " cut" : "", o->faults_partition ? " partition" : "", o->faults_crash ? " crash" : "");
+}
+
+static bool still_fails(uint64_t seed, const struct te_options *options)
+{
+	struct te_result result;
+	te_run(seed, options, &result);
+	return !result.ok;
+}
+
+/* Greedy: each simplification is kept when the seed still fails with it. */
+static void shrink(uint64_t seed, struct te_options *options)
+{
+	struct te_options smaller = *options;
+	while (options->operations > 4) {
+		smaller = *options;
+		smaller.operations /= 2;
+		if (!still_fails(seed, &smaller))
+			break;
+		*options = smaller;
+	}
+#define SHRINK(field, value)                                         \
+	do {                                                             \
+		smaller = *options;                                          \
+		smaller.field = (value);                                     \
+		if (still_fails(seed, &smaller))                             \
+			*options = smaller;                                      \
+	} while (0)
+	SHRINK(faults_crash, false);
+	SHRINK(faults_partition, false);
+	SHRINK(faults_cut, false);
+	SHRINK(faults_pause, false);
+	SHRINK(fault_period_ms, 0);
+	SHRINK(cancel_per_mille, 0);
+	SHRINK(deadline_per_mille, 0);
+	SHRINK(checksum, false);
+	SHRINK(plain_per_mille, 0);
+	SHRINK(lanes, 1);
+	SHRINK(nodes, 2);
+	SHRINK(inflight_max, 1);
+#undef SHRINK
+}
+
+static void report_failure(uint64_t seed, const struct te_result *result)
+{
+	printf("seed %" PRIu64 " FAILED: %s\n", seed, result->what);
+	print_options(&result->options);
+	struct te_options options = result->options;
+	shrink(seed, &options);
+	struct te_result small;
+	te_run(seed, &options, &small);
+	printf(" smallest that still fails: %s\n", small.what);
+	print_options(&options);
+	printf(" replay: neap-sim --seed %" PRIu64 "   (NEAP_SIM_LOG=1 shows the engines' log)\n", seed);
+}
+
+static void add_sometimes(struct te_sometimes *total, const struct te_sometimes *one)
+{
+#define TE_ADD(name) total->name += one->name;
+	TE_SOMETIMES(TE_ADD)
+#undef TE_ADD
+}
+
+static int report_sometimes(const struct te_sometimes *total, bool demand)
+{
+	int missing = 0;
+#define TE_REPORT(name)                                              \
+	if (total->name == 0) {                                          \
+		printf("never seen: " #name "\n");                           \
+		missing++;                                                   \
+	}
+	TE_SOMETIMES(TE_REPORT)
+#undef TE_REPORT
+	return demand ? missing : 0;
+}
+
+static int run_seeds(const struct arguments *arguments)
+{
+	double end = seconds_now() + arguments->seconds;
+	struct te_sometimes sometimes = {0};
+	uint64_t ran = 0, failed = 0, operations = 0, completed = 0, unknown = 0;
+	double virtual_seconds = 0;
+	for (uint64_t seed = arguments->first; ran < arguments->count && (arguments->seconds <= 0 || seconds_now() < end); seed++, ran++) {
+		struct te_result result, again;
+		te_run(seed, NULL, &result);
+		if (result.ok && seed % 20 == 0) {
+			te_run(seed, NULL, &again);
+			if (again.hash != result.hash) {
+				result.ok = false;
+				snprintf(result.what, sizeof(result.what), "two runs differ: trace hash %016" PRIx64 " and %016" PRIx64, result.hash,
+				         again.hash);
+			}
+		}
+		if (arguments->verbose) {
+			printf("seed %" PRIu64 ": %s, hash %016" PRIx64 ", %" PRIu64 " operations, %" PRIu64 " completed, %.3f virtual s, %" PRIu64
+			       " events\n", seed, result.ok ? "ok" : result.what, result.hash, result.operations, result.completed,
+			       (double)result.virtual_ns / 1e9, result.events);
+			print_options(&result.options);
+		}
+		if (!result.ok) {
+			failed++;
+			report_failure(seed, &result);
+			if (failed >= 5)
+				break;
+		}
+		add_sometimes(&sometimes, &result.sometimes);
+		operations += result.operations;
+		completed += result.completed;
+		unknown += result.unknown;
+		virtual_seconds += (double)result.virtual_ns / 1e9;
+	}
+	printf("simulation: %" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " failed; %" PRIu64 " operations, %" PRIu64 " completed, %" PRIu64
+	       " of unknown effect; %.0f virtual seconds\n", ran, arguments->first, failed, operations, completed, unknown, virtual_seconds);
+	int missing = report_sometimes(&sometimes, arguments->demand_sometimes);
+	return failed || missing || ran == 0 ? 1 : 0;
+}
+
+static void usage(FILE *out)
+{
+	fputs("usage: neap-sim [--seed N] [--first N] [--seeds N] [--seconds S] [--demand-sometimes] [--verbose]\n"
+	      "  --seed N             one seed, verbosely\n"
+	      "  --first N            the first seed (default 1)\n"
+	      "  --seeds N            how many (default 200, or without bound when --seconds is given)\n"
+	      "  --seconds S          stop after S seconds of real time\n"
+	      "  --demand-sometimes   fail when a condition that a soak must see was never seen\n", out);
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments = {.first = 1};
+	static const struct option options[] = {
+		{"seed", required_argument, NULL, 's'}, {"first", required_argument, NULL, 'f'}, {"seeds", required_argument, NULL, 'n'},
+		{"seconds", required_argument, NULL, 't'}, {"demand-sometimes", no_argument, NULL, 'd'}, {"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+	for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+		switch (option) {
+		case 's':
+			arguments.first = strtoull(optarg, NULL, 0);
+			arguments.count = 1;
+			arguments.verbose = true;
+			break;
+		case 'f': arguments.first = strtoull(optarg, NULL, 0); break;
+		case 'n': arguments.count = strtoull(optarg, NULL, 0); break;
+		case 't': arguments.seconds = strtod(optarg, NULL); break;
+		case 'd': arguments.demand_sometimes = true; break;
+		case 'v': arguments.verbose = true; break;
+		case 'h': usage(stdout); return 0;
+		default: usage(stderr); return 2;
+		}
+	}
+	if (arguments.count == 0)
+		arguments.count = arguments.seconds > 0 ? UINT64_MAX : 200;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	return run_seeds(&arguments);
+}
