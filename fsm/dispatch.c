@@ -8,6 +8,8 @@
 /* Room kept for what actions post while an event from outside is being worked off. */
 #define QUEUE_HEADROOM (2 * NEAP_POSTS_PER_ACTION)
 
+#define FLAG_BROKEN 1u /* of a machine: the host was told that it met an impossible event */
+
 static bool is_power_of_two(uint32_t n)
 {
 	return n != 0 && (n & (n - 1)) == 0;
@@ -24,7 +26,7 @@ int neap_dispatcher_init(struct neap_dispatcher *dispatcher, struct neap_posted 
 	dispatcher->running = false;
 	dispatcher->class_count = 0;
 	dispatcher->transitions = dispatcher->ignored = dispatcher->stale = dispatcher->impossible = 0;
-	dispatcher->current = NULL;
+	dispatcher->current = dispatcher->last = NULL;
 	dispatcher->host = host ? *host : (struct neap_dispatch_host){0};
 	return NEAP_OK;
 }
@@ -102,7 +104,10 @@ static void impossible(struct neap_dispatcher *dispatcher, struct neap_machine *
 {
 	dispatcher->impossible++;
 	trace(machine, dispatcher, NEAP_TRACE_IMPOSSIBLE, event, machine->state, argument);
-	assert(!"impossible event: see the last record of the trace ring");
+	assert(false && "impossible event: see the last record of the trace ring");
+	if (machine->flags & FLAG_BROKEN)
+		return;
+	machine->flags |= FLAG_BROKEN;
 	if (dispatcher->host.on_impossible)
 		dispatcher->host.on_impossible(dispatcher->host.host, machine, event);
 }
@@ -124,8 +129,8 @@ static void run_one(struct neap_dispatcher *dispatcher, struct neap_machine *mac
 			arm_timeout(dispatcher, machine, fsm->states[cell->next].timeout_class);
 		neap_action_func *action = class_->actions[cell->action];
 		if (action) {
-			dispatcher->current = machine;
-			dispatcher->current_event = event;
+			dispatcher->current = dispatcher->last = machine;
+			dispatcher->current_event = dispatcher->last_event = event;
 			action(machine, argument);
 			dispatcher->current = NULL;
 		}
@@ -169,7 +174,7 @@ static int make_room(struct neap_dispatcher *dispatcher)
 	if (!dispatcher->running && neap_dispatcher_pending(dispatcher) + QUEUE_HEADROOM >= capacity)
 		neap_dispatch(dispatcher, 0);
 	if (neap_dispatcher_pending(dispatcher) == capacity) {
-		assert(!"an action posts more than NEAP_POSTS_PER_ACTION");
+		assert(false && "an action posts more than NEAP_POSTS_PER_ACTION");
 		return NEAP_EAGAIN;
 	}
 	return NEAP_OK;

@@ -42,7 +42,7 @@ struct neap_resident *neap_reactor_resident(const struct neap_reactor *reactor, 
 
 /* A source that still has work although no event will come for it (a budget stopped it, bytes are buffered). FIFO, each once. */
 struct neap_ready {
-	struct neap_ready *next;
+	struct neap_ready *next, **slot;
 	bool queued;
 	void (*run)(struct neap_ready *ready); /* one bounded piece; calls neap_ready_again to go on */
 };

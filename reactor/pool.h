@@ -10,7 +10,8 @@ struct neap_pool {
 	uint32_t *next_free;    /* free list by index; entry of a live object: its own index */
 	uint32_t *generations;  /* odd while live */
 	size_t object_bytes;
-	uint32_t capacity, free_head, used;
+	uint32_t capacity, free_head, used; /* free_head is capacity when the list is empty */
+	uint32_t fresh;         /* objects from this index on were never taken */
 	struct neap_reactor *reactor;
 };
 

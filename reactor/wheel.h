@@ -1,0 +1,45 @@
+/* The timer wheel: nine levels of 64 slots over struct neap_timer. Pure: time is passed in, nothing is allocated.
+ *
+ * A tick is 2^14 ns (16 us). A timer lies in the level of the highest base-64 digit in which its due tick differs from the wheel's
+ * cursor, in the slot of that digit. So every timer of a level is due before every timer of the levels above, the first occupied slot
+ * of the lowest occupied level is the next thing to happen, and a timer moves down at most once a level. Due times are compared in
+ * nanoseconds: a timer is handed out by the first call whose time has reached it, never before. */
+#ifndef NEAP_REACTOR_WHEEL_H
+#define NEAP_REACTOR_WHEEL_H
+
+#include <neap/reactor.h>
+
+#define NEAP_WHEEL_TICK_SHIFT 14u
+#define NEAP_WHEEL_DIGIT_BITS 6u
+#define NEAP_WHEEL_SLOTS (1u << NEAP_WHEEL_DIGIT_BITS)
+#define NEAP_WHEEL_LEVELS 9u /* 9 * 6 bits hold the 50 bits of a tick number */
+
+struct neap_wheel {
+	uint64_t cursor;                          /* tick up to which everything was handed out */
+	uint64_t occupied[NEAP_WHEEL_LEVELS];     /* a bit per slot that has timers */
+	uint64_t turn_ns;                         /* time of the turn begun last */
+	uint64_t active;                          /* timers started */
+	struct neap_timer *moving;                /* taken out of a slot whose time has come, still to be looked at one by one */
+	uint64_t present_least_ns;                /* no timer in the cursor's own slot is due before: spares looking through it */
+	bool present_seen;                        /* this turn has looked at the cursor's own slot */
+	struct neap_timer *slots[NEAP_WHEEL_LEVELS][NEAP_WHEEL_SLOTS];
+};
+
+/* `wheel` is zeroed memory. */
+void neap_wheel_init(struct neap_wheel *wheel, uint64_t now_ns);
+
+/* Starts a timer or moves a started one. A due time in the past is handed out by the next turn. */
+void neap_wheel_start(struct neap_wheel *wheel, struct neap_timer *timer, uint64_t due_ns);
+void neap_wheel_cancel(struct neap_wheel *wheel, struct neap_timer *timer);
+
+/* A turn: begin it with the time, then take until NULL. Timers started meanwhile wait for the next turn even when they are due, so a
+ * timer that starts itself again cannot hold a turn. `*work_p` is lowered for each timer touched; NULL with *work_p 0 means that more
+ * is to do at this time. A timer handed out is no longer active. */
+void neap_wheel_turn(struct neap_wheel *wheel, uint64_t now_ns);
+struct neap_timer *neap_wheel_take(struct neap_wheel *wheel, uint32_t *work_p);
+
+/* Not after the earliest due time; UINT64_MAX without timers, 0 when work was left over by the last turn. May be earlier than the
+ * earliest due time where a crowded slot must be spread first: at most once a level. */
+uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel);
+
+#endif
