@@ -126,8 +126,9 @@ struct neap_dispatcher {
 	struct neap_machine_class *classes[NEAP_CLASSES_MAX];
 	uint32_t class_count;
 	uint64_t transitions, ignored, stale, impossible; /* counters since the start */
-	const struct neap_machine *current; /* whose action runs; NULL outside. Names the culprit of a long turn. */
-	uint8_t current_event;
+	const struct neap_machine *current; /* whose action runs; NULL outside */
+	const struct neap_machine *last;    /* whose action ran last: names the culprit of a long turn */
+	uint8_t current_event, last_event;
 };
 
 /* Memory is the caller's: `queue` of a power-of-two `queue_count`, rings already initialised by neap_trace_ring_init.
