@@ -43,7 +43,7 @@ static void give_slot(struct neap_reactor *reactor, uint32_t slot)
 static int control(struct neap_reactor *reactor, const struct neap_watch *watch, int operation, unsigned wanted)
 {
 	struct epoll_event event = {
-		.events = (wanted & NEAP_READABLE ? (uint32_t)EPOLLIN : 0) | (wanted & NEAP_WRITABLE ? (uint32_t)EPOLLOUT : 0),
+		.events = (wanted & NEAP_READABLE ? (uint32_t)(EPOLLIN | EPOLLRDHUP) : 0) | (wanted & NEAP_WRITABLE ? (uint32_t)EPOLLOUT : 0),
 		.data.u64 = (uint64_t)watch->generation << 32 | watch->slot,
 	};
 	reactor->stats.system_calls++;
@@ -103,7 +103,7 @@ void neap_watch_dispatch(struct neap_reactor *reactor, const struct epoll_event 
 	ready &= watch->wanted;
 	/* A handler of this batch may have changed its mind about this one. */
 	if (watch->wanted) {
-		ready |= event->events & EPOLLHUP ? NEAP_HANGUP : 0u;
+		ready |= event->events & EPOLLHUP || (event->events & EPOLLRDHUP && watch->wanted & NEAP_READABLE) ? NEAP_HANGUP : 0u;
 		ready |= event->events & EPOLLERR ? NEAP_ERROR_READY : 0u;
 	}
 	if (ready)
