@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "tests/unit/sample_fsm.h"

@@ -1,0 +1,18 @@
+/* Every machine of the library, for tools and tests: one line each. */
+#include <neap/fsm.h>
+
+#define MACHINES(M)   \
+	M(stream_connect) \
+	M(stream_listen)
+
+#define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
+MACHINES(DECLARE)
+
+#define ADDRESS(name) &neap_fsm_##name,
+static const struct neap_fsm *const catalog[] = {MACHINES(ADDRESS)};
+
+const struct neap_fsm *const *neap_fsm_catalog(size_t *count)
+{
+	*count = sizeof catalog / sizeof catalog[0];
+	return catalog;
+}
