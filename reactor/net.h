@@ -37,6 +37,9 @@ struct neap_stream_ops {
 	void (*low_water)(struct neap_stream *stream, uint32_t bytes);
 	/* Acknowledge at once what follows: a hint for request-reply traffic. May be NULL */
 	void (*no_delay)(struct neap_stream *stream);
+	/* Bytes written here that the peer's side has not taken yet (TCP: sent or queued, without acknowledgement), or -errno. After the
+	 * peer's end of file, 0 means that it had read all of them. May be NULL */
+	int64_t (*unacknowledged)(struct neap_stream *stream);
 	/* Gone after this call: no more callbacks, memory freed at the end of the turn. `abortive`: unsent bytes are discarded and
 	 * the peer sees a reset. */
 	void (*close)(struct neap_stream *stream, bool abortive);

@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define VECTORS_MAX 1024       /* IOV_MAX of Linux */
@@ -178,6 +180,16 @@ static void stream_no_delay(struct neap_stream *base)
 	(void)set_number(stream->watch.fd, IPPROTO_TCP, TCP_QUICKACK, 1);
 }
 
+static int64_t stream_unacknowledged(struct neap_stream *base)
+{
+	struct socket_stream *stream = stream_of(base);
+	int bytes = 0;
+	if (stream->closed)
+		return -EBADF;
+	neap_count_system_call(base->reactor);
+	return ioctl(stream->watch.fd, SIOCOUTQ, &bytes) == 0 ? bytes : -errno;
+}
+
 static void stream_reap(struct neap_reap *reap)
 {
 	struct socket_stream *stream = (struct socket_stream *)(void *)((char *)reap - offsetof(struct socket_stream, reap));
@@ -231,6 +243,7 @@ static const struct neap_stream_ops stream_ops = {
 	.shutdown_write = stream_shutdown_write,
 	.low_water = stream_low_water,
 	.no_delay = stream_no_delay,
+	.unacknowledged = stream_unacknowledged,
 	.close = stream_close,
 	.local_address = stream_local_address,
 	.peer_address = stream_peer_address,

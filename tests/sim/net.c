@@ -38,6 +38,7 @@ struct sim_endpoint {
 	unsigned char *received; /* ring of window bytes */
 	uint32_t window, have, start;
 	uint32_t credit;         /* bytes it may still send */
+	uint64_t untaken;        /* bytes sent that the other process has not read */
 	bool eof, reset, sent_fin;
 	bool host_dead;          /* closed because its host died: answers nothing while the host is down */
 	uint64_t last_arrival_ns; /* of segments to this side: keeps the order */
@@ -266,6 +267,7 @@ static void arrive(struct sim_segment *segment)
 		break;
 	case SEGMENT_CREDIT:
 		end->credit += segment->length;
+		end->untaken -= segment->length;
 		endpoint_touch(end);
 		break;
 	case SEGMENT_FIN:
@@ -404,6 +406,7 @@ static ssize_t end_writev(struct neap_stream *stream, const struct iovec *vector
 	}
 	free(flat);
 	end->credit -= (uint32_t)take;
+	end->untaken += take;
 	return (ssize_t)take;
 }
 
@@ -427,6 +430,11 @@ static void end_low_water(struct neap_stream *stream, uint32_t bytes)
 	struct sim_endpoint *end = endpoint_of(stream);
 	end->low_water = bytes ? bytes : 1;
 	endpoint_touch(end);
+}
+
+static int64_t end_unacknowledged(struct neap_stream *stream)
+{
+	return (int64_t)endpoint_of(stream)->untaken;
 }
 
 static void free_endpoint(struct sim_endpoint *end)
@@ -498,6 +506,7 @@ static const struct neap_stream_ops stream_ops = {
 	.want = end_want,
 	.shutdown_write = end_shutdown_write,
 	.low_water = end_low_water,
+	.unacknowledged = end_unacknowledged,
 	.close = end_close,
 	.local_address = end_local_address,
 	.peer_address = end_peer_address,
