@@ -1,5 +1,6 @@
 #!/bin/sh
 # Runs two of the first program: one serves, the other reads from it. first.sh [PROGRAM]
+: "${NEAP_BUILD:=build}"
 program=${1:-$NEAP_BUILD/examples/first}
 work=$(mktemp -d) || exit 1
 "$program" >"$work/name" 2>"$work/errors" &

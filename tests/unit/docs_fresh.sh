@@ -1,5 +1,6 @@
 #!/bin/sh
 # What is generated into the tree says what the tables and the sources say now.
+: "${NEAP_SOURCE:?} ${NEAP_BUILD:?}"
 fresh=$NEAP_BUILD/tests/unit/docs-fresh
 rm -rf "$fresh" && mkdir -p "$fresh" || exit 1
 failed=0

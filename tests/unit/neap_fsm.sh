@@ -1,5 +1,6 @@
 #!/bin/sh
 # The neap-fsm program: what it prints, and its exit status for each way to be wrong.
+: "${NEAP_SOURCE:?} ${NEAP_BUILD:?}"
 tool=$NEAP_BUILD/neap-fsm
 work=$NEAP_BUILD/tests/unit/neap-fsm-test
 rm -rf "$work" && mkdir -p "$work" || exit 1

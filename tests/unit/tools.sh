@@ -1,5 +1,6 @@
 #!/bin/sh
 # The lints find what they are for: each is given something wrong and something right.
+: "${NEAP_SOURCE:?} ${NEAP_BUILD:?}"
 tools=$NEAP_SOURCE/tools
 work=$NEAP_BUILD/tests/unit/tools-test
 rm -rf "$work" && mkdir -p "$work" || exit 1
