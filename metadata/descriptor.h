@@ -1,7 +1,7 @@
 /* The segment descriptor: what a process tells others about its memory. JSON as the Mooncake Transfer Engine writes and reads it,
  * with one key of ours, "neap", that others ignore. docs/WIRE.md has every field.
  *
- * Pure but for the JSON library's heap. Decoding is total: each type, range, depth and size is checked, and the error names the
+ * Pure but for malloc. Decoding is total: each type, range, depth and size is checked, and the error names the
  * place ("buffers[3].addr: ..."). Any thread. */
 #ifndef NEAP_METADATA_DESCRIPTOR_H
 #define NEAP_METADATA_DESCRIPTOR_H
@@ -67,12 +67,15 @@ struct neap_descriptor {
 	struct neap_priority_row *priority;
 	uint32_t priority_count;
 	struct neap_capability neap;
+	uint64_t *range_starts, *range_ends; /* made by decode for neap_descriptor_covers; NULL in one built by hand */
 };
 
 /* Heap-owned by the caller: neap_descriptor_free. NEAP_EJSON (not JSON, wrong type, out of range), NEAP_ENOTSUP (a protocol that is
  * known but not supported, by name; an unknown one), NEAP_ELIMIT, NEAP_ENOMEM; `why` names the place and the rule. Trailing newline
- * or white space is accepted; unknown keys are ignored; of duplicate keys the last wins. `text` need not end in NUL. */
+ * or white space is accepted; unknown keys are ignored; of duplicate keys the last wins. `text` need not end in NUL. A bad buffer or
+ * device refuses the whole document; a bad priority_matrix alone is left out, and then `why` says so although 0 is returned. */
 int neap_descriptor_decode(const char *text, size_t length, struct neap_descriptor **descriptor_p, char *why, size_t why_size);
+/* Every pointer in it was had from malloc on its own, so one built by hand is freed the same way. NULL is fine. */
 void neap_descriptor_free(struct neap_descriptor *descriptor);
 
 /* Compact JSON, keys sorted, non-ASCII as \uXXXX, a final newline when `newline`. `wall_us` becomes the timestamp (local time).
@@ -80,11 +83,16 @@ void neap_descriptor_free(struct neap_descriptor *descriptor);
 int neap_descriptor_encode(const struct neap_descriptor *descriptor, uint64_t wall_us, bool newline, size_t length_max, char **text_p,
                            size_t *length_p, char *why, size_t why_size);
 
-/* True when [address, address + length) lies inside one buffer. length 0: the address lies inside or at the end of one. */
+/* True when [address, address + length) lies inside one buffer. length 0: the address lies inside or at the end of one. Logarithmic
+ * for decoded ones. */
 bool neap_descriptor_covers(const struct neap_descriptor *descriptor, uint64_t address, uint64_t length);
 
-/* Nesting depth and size of a JSON text, without parsing it: 0, or NEAP_EJSON/NEAP_ELIMIT with `why`. What every decoder of outside
- * JSON calls first. */
+/* "00:00:..:0a:00:00:05": 16 hex bytes of one or two digits. */
+bool neap_gid_parse(const char *text, uint8_t gid[16]);
+void neap_gid_format(const uint8_t gid[16], char text[48]);
+
+/* Syntax and nesting depth of a whole JSON text: 0, or NEAP_EJSON/NEAP_ELIMIT with `why`. What every decoder of outside JSON begins
+ * with. */
 int neap_json_prescan(const char *text, size_t length, uint32_t depth_max, char *why, size_t why_size);
 
 #endif

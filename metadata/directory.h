@@ -65,7 +65,12 @@ int neap_p2p_backend_create(struct neap_directory_backend *backend_p, struct nea
                             char *(*self)(void *user, size_t *length_p), void *user);
 void neap_p2p_backend_destroy(struct neap_directory_backend *backend);
 
-/* Keys of the stores (te spec 1.2), used by their back-ends and `neap-example`: prefix rules for cluster ids and slashes. */
+/* The segment name of a P2P process: the host of local_name, in brackets when it is IPv6, with the handshake port really bound (a
+ * port in local_name is ignored). NEAP_EADDRESS, NEAP_EINVAL with `why`. */
+int neap_p2p_name(const char *local_name, uint16_t port, char *name, size_t size, char *why, size_t why_size);
+
+/* Keys of the stores (te spec 1.2), used by their back-ends and `neap-example`: prefix rules for cluster ids and slashes.
+ * NEAP_EINVAL: empty name. NEAP_ELIMIT: does not fit. */
 int neap_directory_segment_key(const char *cluster, const char *name, char *key, size_t size);
 int neap_directory_rpc_key(const char *cluster, const char *name, char *key, size_t size);
 

@@ -27,6 +27,7 @@ struct neap_frame_reader {
 	uint64_t length;            /* announced */
 	char *body;                 /* heap, grows by doubling up to `length` */
 	size_t body_have, body_capacity;
+	size_t capacity_max;        /* body_capacity may not pass it: the owner's budget; SIZE_MAX after init */
 };
 enum neap_frame_state { NEAP_FRAME_MORE, NEAP_FRAME_DONE, NEAP_FRAME_BAD };
 void neap_frame_reader_init(struct neap_frame_reader *reader, uint32_t length_max);
@@ -39,8 +40,10 @@ int neap_frame_type(const struct neap_frame_reader *reader, bool *old_p, const c
 /* Head of a frame around `json_length` bytes of JSON: 9 bytes, or 8 for the old protocol. Returns the size. */
 size_t neap_frame_head(uint8_t head[9], int type, bool old, size_t json_length);
 
-/* --- payloads (pure but for the JSON library's heap) ------------------------------------------------------------------------- */
+/* --- payloads (pure but for malloc) ------------------------------------------------------------------------------------------ */
 
+/* Encoders write compact JSON with sorted keys and a final newline. NEAP_EINVAL: a text is not UTF-8. Decoders: NEAP_EJSON (not JSON,
+ * wrong type), NEAP_ELIMIT, NEAP_ENOMEM; absent fields and null read as empty. */
 struct neap_notify_message {
 	char *name, *message; /* heap */
 };
@@ -58,6 +61,7 @@ struct neap_connection_message { /* type 0; te: RDMA queue pair exchange */
 	uint32_t qp_count;
 	bool has_ready_ack, ready_ack;
 };
+/* NEAP_EINVAL: the types are right and a value is not (gid text, lid, queue pair numbers): to be answered with reply_msg. */
 int neap_connection_decode(const char *json, size_t length, struct neap_connection_message *message_p, char *why, size_t why_size);
 int neap_connection_encode(const struct neap_connection_message *message, char **json_p, size_t *length_p);
 void neap_connection_free(struct neap_connection_message *message);
@@ -67,7 +71,7 @@ void neap_connection_free(struct neap_connection_message *message);
 struct neap_handshake_service;
 
 struct neap_handshake_handlers {
-	/* The reply for a METADATA request: JSON of the local descriptor, heap, or NULL for the literal null. */
+	/* The reply for a METADATA request: JSON of the local descriptor, heap (malloc), or NULL for the literal null. */
 	char *(*describe)(void *user, size_t *length_p);
 	/* A notify arrived (strings valid during the call). NEAP_EAGAIN: the queue is full, the peer is told so. */
 	int (*notify)(void *user, const char *name, const char *message);
