@@ -35,6 +35,7 @@ struct socket_listener {
 	struct neap_reap reap;
 	struct neap_dependent dependent;
 	struct neap_socket_room *room;
+	struct neap_ready parked_ready; /* the kernel's queue does not show the parked one */
 	int parked; /* accepted, but the reactor had no room to watch it: handed out by the next accept. -1: none */
 	bool same_host_reno;
 	bool closed;
@@ -400,8 +401,21 @@ static struct neap_stream *listener_accept(struct neap_listener *base, int *erro
 static void listener_want(struct neap_listener *base, bool wanted)
 {
 	struct socket_listener *listener = listener_of(base);
-	if (!listener->closed)
-		(void)neap_watch_want(base->reactor, &listener->watch, wanted ? NEAP_READABLE : 0);
+	if (listener->closed)
+		return;
+	(void)neap_watch_want(base->reactor, &listener->watch, wanted ? NEAP_READABLE : 0);
+	if (wanted && listener->parked >= 0)
+		neap_ready_again(base->reactor, &listener->parked_ready);
+	else
+		neap_ready_cancel(base->reactor, &listener->parked_ready);
+}
+
+static void listener_parked_ready(struct neap_ready *ready)
+{
+	struct socket_listener *listener =
+		(struct socket_listener *)(void *)((char *)ready - offsetof(struct socket_listener, parked_ready));
+	if (listener->base.ready)
+		listener->base.ready(&listener->base);
 }
 
 static void listener_reap(struct neap_reap *reap)
@@ -420,6 +434,7 @@ static void listener_close(struct neap_listener *base)
 	base->ready = NULL;
 	int fd = listener->watch.fd;
 	neap_watch_stop(base->reactor, &listener->watch);
+	neap_ready_cancel(base->reactor, &listener->parked_ready);
 	if (listener->parked >= 0)
 		(void)close(listener->parked);
 	listener->parked = -1;
@@ -476,6 +491,7 @@ static struct neap_listener *net_listen(struct neap_net *net, struct neap_reacto
 	                                     .reap = {.reap = listener_reap},
 	                                     .dependent = {.what = "listener"},
 	                                     .room = room,
+	                                     .parked_ready = {.run = listener_parked_ready},
 	                                     .parked = -1,
 	                                     .same_host_reno = means_auto(options)};
 	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
