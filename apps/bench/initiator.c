@@ -21,7 +21,7 @@ struct initiator {
 	struct bench_verifier verifier;
 	struct bench_row rows[BENCH_ROWS_MAX];
 	uint32_t row_count;
-	bool worker_done, opened;
+	bool worker_done, opened, stepped, input_ended;
 	ev_timer progress;
 	const struct bench_row *current;
 	uint64_t shown_bytes, shown_ns;
@@ -296,22 +296,60 @@ static void print_row(const struct initiator *self, const struct bench_row *row)
 		bench_table_row(stdout, row);
 }
 
+static void on_standard_input(struct ev_loop *loop, ev_io *watcher, int events)
+{
+	(void)events;
+	struct initiator *self = watcher->data;
+	char byte = 0;
+	ssize_t got = read(STDIN_FILENO, &byte, 1);
+	if (got == 1 && byte != '\n')
+		return;
+	self->input_ended = got <= 0;
+	self->stepped = true;
+	ev_break(loop, EVBREAK_ALL);
+}
+
+/* False when there will be no further line, or a signal came. */
+static bool wait_for_step(struct initiator *self)
+{
+	if (!self->options->step)
+		return true;
+	ev_io input;
+	ev_io_init(&input, on_standard_input, STDIN_FILENO, EV_READ);
+	input.data = self;
+	self->stepped = false;
+	ev_io_start(self->host->loop, &input);
+	bool stepped = app_host_wait(self->host, &self->stepped, 0);
+	ev_io_stop(self->host->loop, &input);
+	return stepped && !self->input_ended;
+}
+
+static int run_operation(struct initiator *self, const char *operation)
+{
+	for (uint32_t i = 0; i < self->options->block_size.count; i++) {
+		if (!wait_for_step(self))
+			return APP_OK;
+		struct bench_row *row = &self->rows[self->row_count++];
+		*row = (struct bench_row){.operation = operation, .block_size = self->options->block_size.values[i],
+		                          .batch_size = bench_batch_size(self->options, i)};
+		int result = run_row(self, row);
+		if (!self->host->interrupted && (result < 0 || row->requests || row->failed))
+			print_row(self, row);
+		if (result >= 0)
+			return result;
+	}
+	return -1;
+}
+
 static int run_rows(struct initiator *self)
 {
 	static const char *const operations[] = {"write", "read"};
 	if (!self->options->json)
 		bench_table_head(stdout, self->options, self->segment_name);
-	for (int operation = 0; operation < 2; operation++) {
-		if (!app_list_has(self->options->operation, operations[operation]))
-			continue;
-		for (uint32_t i = 0; i < self->options->block_size.count; i++) {
-			struct bench_row *row = &self->rows[self->row_count++];
-			row->operation = operations[operation];
-			row->block_size = self->options->block_size.values[i];
-			row->batch_size = bench_batch_size(self->options, i);
-			int result = run_row(self, row);
-			if (!self->host->interrupted && (result < 0 || row->requests || row->failed))
-				print_row(self, row);
+	for (uint64_t round = 0; round < self->options->repeat; round++) {
+		self->row_count = 0;
+		for (int i = 0; i < 2; i++) {
+			int result = app_list_has(self->options->operation, operations[i]) ? run_operation(self, operations[i]) : -1;
 			if (result >= 0)
 				return result;
 		}

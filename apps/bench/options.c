@@ -10,6 +10,7 @@ static struct bench_options given = {
 	.block_size = {{4096, 65536, 1048576}, 3},
 	.threads = 1,
 	.lanes = 1,
+	.repeat = 1,
 	.buffer_size = UINT64_C(1) << 30,
 	.duration = 2,
 	.warmup = 0.2,
@@ -30,6 +31,8 @@ static const struct app_flag flags[] = {
 	{"duration", APP_FLAG_SECONDS, &given.duration, NULL, 0, 86400, "how long each row is measured"},
 	{"warmup", APP_FLAG_SECONDS, &given.warmup, NULL, 0, 3600, "how long each row runs before that"},
 	{"buffer_size", APP_FLAG_SIZE, &given.buffer_size, NULL, 4096, UINT64_C(1) << 46, "memory on each side"},
+	{"repeat", APP_FLAG_NUMBER, &given.repeat, NULL, 1, 1000000, "run all rows so many times"},
+	{"step", APP_FLAG_SWITCH, &given.step, NULL, 0, 0, "wait for a line on standard input before each row"},
 	{"wait_batch", APP_FLAG_SWITCH, &given.wait_batch, NULL, 0, 0, "submit a batch, wait for all of it, submit the next, as Mooncake's benchmark does; "
 	 "without it each completed request is replaced at once"},
 	{"hot", APP_FLAG_SWITCH, &given.hot, NULL, 0, 0, "use a small part of the buffers, which stays in the CPU's caches"},

@@ -14,9 +14,9 @@ struct bench_options {
 	const char *segment_id;
 	const char *operation; /* comma list */
 	struct app_sizes block_size, batch_size;
-	uint64_t threads, lanes, buffer_size, progress_ms;
+	uint64_t threads, lanes, buffer_size, progress_ms, repeat;
 	double duration, warmup;
-	bool wait_batch, verify, json, hot, busy, pin, quiet;
+	bool wait_batch, verify, json, hot, busy, pin, quiet, step;
 	const char *framing, *congestion, *plot, *ready_file;
 };
 
