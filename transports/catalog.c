@@ -3,7 +3,13 @@
 
 #define MACHINES(M)   \
 	M(stream_connect) \
-	M(stream_listen)
+	M(stream_listen)  \
+	M(region)         \
+	M(grant)          \
+	M(slice)          \
+	M(batch)          \
+	M(segment)        \
+	M(engine_life)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

@@ -24,9 +24,14 @@ struct neap_access_ref {
 int neap_registry_create(struct neap_registry **registry_p, struct neap_reactor *home, uint32_t regions_max, uint32_t grants_max);
 /* NEAP_EBUSY while fences are running. */
 int neap_registry_destroy(struct neap_registry *registry);
-/* Every core that reads the registry: its turns are what a grace period waits for. Home core only, before that core starts. */
-int neap_registry_add_core(struct neap_registry *registry, struct neap_reactor *core);
-void neap_registry_remove_core(struct neap_registry *registry, struct neap_reactor *core);
+/* Every core that reads the registry: its turns are what a grace period waits for. Called on the core's own thread, before it reads;
+ * create has added the home core as number 0. NEAP_ELIMIT, NEAP_ENOMEM. */
+int neap_registry_add_core(struct neap_registry *registry, struct neap_reactor *core, uint32_t *core_index_p);
+/* NEAP_EAGAIN: the home core is just reading this core's counters; again in a moment. After 0 the core's reactor may go. */
+int neap_registry_remove_core(struct neap_registry *registry, uint32_t core_index, struct neap_reactor *core);
+/* Around reads from a public call between turns, when a turn counter guards nothing. Home needs it not. */
+void neap_registry_enter(struct neap_registry *registry, uint32_t core_index);
+void neap_registry_leave(struct neap_registry *registry, uint32_t core_index);
 
 /* Home core. Semantics of neap_memory_register / unregister / grant (neap/engine.h). */
 int neap_registry_register(struct neap_registry *registry, const struct neap_memory *memory, size_t count, neap_region_id *ids,
@@ -40,10 +45,16 @@ int neap_registry_grant_end(struct neap_registry *registry, const struct neap_gr
 uint32_t neap_registry_regions(const struct neap_registry *registry);
 uint32_t neap_registry_grants(const struct neap_registry *registry);
 bool neap_registry_idle(const struct neap_registry *registry); /* no fence is running */
-/* OPEN regions in address order, for the descriptor: index from 0; false at the end. */
-bool neap_registry_open_region(const struct neap_registry *registry, uint32_t index, uint64_t *address_p, uint64_t *length_p,
-                               const char **location_p);
 uint64_t neap_registry_version(const struct neap_registry *registry); /* raised by each change of what is published */
+uint32_t neap_registry_open_regions(const struct neap_registry *registry);
+/* OPEN regions in address order, for the descriptor: a zeroed cursor begins; false at the end. Within one turn. */
+struct neap_registry_cursor {
+	uint32_t leaf, entry;
+};
+bool neap_registry_next_open(const struct neap_registry *registry, struct neap_registry_cursor *cursor, uint64_t *address_p,
+                             uint64_t *length_p);
+/* Registering more than fits one document is refused: each OPEN region takes the digits of its two numbers and `overhead` bytes. */
+void neap_registry_limit_document(struct neap_registry *registry, uint64_t overhead, uint64_t bytes_max);
 
 /* Any core, inside a turn. The range must lie in one OPEN region (size 0: refused, as the plain wire wants). NEAP_ENOTREG. */
 int neap_registry_check(const struct neap_registry *registry, uint64_t address, uint64_t length, struct neap_access_ref *ref_p);
@@ -51,7 +62,19 @@ int neap_registry_check(const struct neap_registry *registry, uint64_t address, 
  * time. NEAP_EGRANT. A region that is OPEN needs no grant, but a grant given is checked. */
 int neap_registry_check_grant(const struct neap_registry *registry, const struct neap_grant_token *token, uint64_t address,
                               uint64_t length, unsigned right, const uint8_t peer_instance[16], struct neap_access_ref *ref_p);
+/* For requests of this process to itself: any registered range, whatever its access. Length 0: inside or at the end of one. */
+int neap_registry_check_local(const struct neap_registry *registry, uint64_t address, uint64_t length, struct neap_access_ref *ref_p);
 /* The same owner asks in a later turn: may it still be touched? */
 bool neap_access_live(const struct neap_registry *registry, const struct neap_access_ref *ref);
+
+/* Local requests use memory too: a region that one of them uses is NEAP_EBUSY for unregister. The cache makes the usual request (same
+ * region as the one before) cost three compares. The answer goes back to neap_registry_unuse when the request has let go. */
+struct neap_use_cache {
+	uint64_t version, from, to; /* one region or one gap between regions */
+	uint32_t use;
+};
+uint32_t neap_registry_use(struct neap_registry *registry, uint32_t core_index, struct neap_use_cache *cache, uint64_t address,
+                           uint64_t length);
+void neap_registry_unuse(struct neap_registry *registry, uint32_t core_index, uint32_t use);
 
 #endif

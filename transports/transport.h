@@ -12,7 +12,8 @@ struct neap_transport;
 struct neap_transport_ops {
 	const char *name;
 	/* Takes a list (linked by next) of `count` QUEUED slices for one segment. Cannot fail: room was asked before. Never ends a slice
-	 * from inside the call. */
+	 * from inside the call. A slice of length 0 comes too: it ends as COMPLETED with 0 bytes when the descriptor covers its address
+	 * (neap_descriptor_covers), like any other as RANGE_NOT_REMOTE when the refreshed one does not. */
 	void (*submit)(struct neap_transport *transport, struct neap_segment *segment, struct neap_slice *first, uint32_t count);
 	/* How many more slices the segment's queue takes. */
 	uint32_t (*room)(struct neap_transport *transport, const struct neap_segment *segment);
@@ -22,7 +23,8 @@ struct neap_transport_ops {
 	void (*forget)(struct neap_transport *transport, struct neap_segment *segment);
 	/* Fills what the transport publishes (ports, versions). */
 	void (*describe)(struct neap_transport *transport, struct neap_descriptor *descriptor);
-	/* Begins to close everything; calls neap_engine_transport_closed once. Bounded by drain_timeout_ms. */
+	/* Begins to close everything: ends what is left as CANCELED (cause ENGINE_CLOSED), releases what is held, and then calls
+	 * neap_engine_transport_closed once. Bounded by drain_timeout_ms. */
 	void (*close)(struct neap_transport *transport);
 	/* After that: frees it. */
 	void (*destroy)(struct neap_transport *transport);
@@ -41,11 +43,20 @@ struct neap_segment {
 	struct neap_snapshot *snapshot; /* what is known of it now; never NULL while OPEN */
 	struct neap_transport *transport;
 	void *peer;                     /* the transport's state; NULL until it makes one */
-	uint32_t slices;                /* not ended yet */
+	uint32_t slices;                /* not done yet: not ended, held, or ended and not reported */
 	uint64_t refreshed;
 	struct neap_lookup lookup;
+	uint64_t lookup_not_before_ns;
+	bool looking;                   /* a lookup is under way */
+	bool forgotten;                 /* the transport has let go; the last slices may still have to be reported */
 	struct neap_segment_waiter *waiters;
 	struct neap_segment *next_by_name;
+	/* of neap_submit while it sorts requests by segment */
+	struct neap_slice *submit_first, **submit_tail;
+	uint32_t submit_count;
+	struct neap_segment *submit_next;
+	struct neap_segment *tend_next; /* to be told to its transport, or given back */
+	bool tended;
 };
 uint64_t neap_segment_handle(const struct neap_segment *segment);
 
@@ -80,6 +91,11 @@ struct neap_engine_core_view {
 	struct neap_socket_options socket_options;
 };
 const struct neap_engine_core_view *neap_engine_view(const struct neap_engine *engine);
+
+/* Who makes the transport to other processes; tests bring their own. */
+typedef int neap_transport_maker(struct neap_transport **transport_p, struct neap_engine *engine, char *why, size_t why_size);
+int neap_engine_create_with(struct neap_engine **engine_p, struct neap_reactor *reactor, const struct neap_engine_options *options,
+                            neap_transport_maker *make_remote, char *why, size_t why_size);
 
 /* --- makers ------------------------------------------------------------------------------------------------------------------ */
 

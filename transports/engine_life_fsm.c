@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "transports/engine_life_fsm.h"

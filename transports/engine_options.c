@@ -1,0 +1,129 @@
+/* Options: defaults, ranges, copies of the texts. */
+#include "transports/engine_state.h"
+#include <stdio.h>
+#include <string.h>
+
+#define DAY_MS 86400000u
+#define CONGESTION_MAX 15u
+#define TEXT_MAX 1024u
+
+/* name, least, most, default */
+#define NUMBERS(N)                                                        \
+	N(lanes_per_peer, 1, 16, 1)                                           \
+	N(requests_max, 1, 16777216, 131072)                                  \
+	N(batches_max, 1, 16777216, 65536)                                    \
+	N(peers_max, 1, 1048576, 4096)                                        \
+	N(requests_per_peer_max, 1, 16777216, filled->requests_max)           \
+	N(sessions_max, 1, 1048576, 8192)                                     \
+	N(regions_max, 1, NEAP_BUFFERS_MAX, 65536)                            \
+	N(grants_max, 1, NEAP_BUFFERS_MAX, 65536)                             \
+	N(handshake_sessions_max, 1, 65536, 1024)                             \
+	N(notifies_max, 1, 1048576, 1024)                                     \
+	N(handshake_length_max, NEAP_HANDSHAKE_LENGTH_DEFAULT, NEAP_HANDSHAKE_LENGTH_MAX, NEAP_HANDSHAKE_LENGTH_DEFAULT) \
+	N(connect_timeout_ms, 1, DAY_MS, 5000)                                \
+	N(handshake_timeout_ms, 1, DAY_MS, 5000)                              \
+	N(progress_timeout_ms, 1, DAY_MS, 30000)                              \
+	N(first_header_timeout_ms, 1, DAY_MS, 30000)                          \
+	N(drain_timeout_ms, 1, DAY_MS, 2000)                                  \
+	N(retries_max, 1, 100, 3)                                             \
+	N(retry_backoff_ms, 1, 60000, 10)
+
+static int fill_numbers(struct neap_engine_options *filled, char *why, size_t why_size)
+{
+#define FILL(name, least, most, default_)                                                                               \
+	if (filled->name == 0)                                                                                              \
+		filled->name = (default_);                                                                                      \
+	if (filled->name < (least) || filled->name > (most)) {                                                              \
+		snprintf(why, why_size, #name " is %u; allowed are %u to %u", filled->name, (unsigned)(least), (unsigned)(most)); \
+		return NEAP_EINVAL;                                                                                             \
+	}
+	NUMBERS(FILL)
+#undef FILL
+	return NEAP_OK;
+}
+
+static int fill_ports(struct neap_engine_options *filled, char *why, size_t why_size)
+{
+	if (!filled->port_min && !filled->port_max) {
+		filled->port_min = 15000;
+		filled->port_max = 17000;
+	}
+	if (!filled->port_min || !filled->port_max || filled->port_min > filled->port_max) {
+		snprintf(why, why_size, "port_min %u and port_max %u: give both, the smaller one first", filled->port_min, filled->port_max);
+		return NEAP_EINVAL;
+	}
+	if (filled->handshake_port && filled->handshake_port == filled->data_port) {
+		snprintf(why, why_size, "handshake_port and data_port are both %u; they need two ports", filled->data_port);
+		return NEAP_EINVAL;
+	}
+	return NEAP_OK;
+}
+
+static int check_congestion(const char *name, char *why, size_t why_size)
+{
+	size_t length = strnlen(name, CONGESTION_MAX + 1);
+	if (length > 0 && length <= CONGESTION_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == length)
+		return NEAP_OK;
+	snprintf(why, why_size, "congestion \"%.32s\" is not \"auto\", \"system\" or the name of an algorithm", name);
+	return NEAP_EINVAL;
+}
+
+/* Texts are copied, so that the caller's may go. */
+static int copy_text(struct neap_engine *engine, uint32_t which, const char **text_p)
+{
+	if (!*text_p)
+		return NEAP_OK;
+	size_t bytes = strnlen(*text_p, TEXT_MAX) + 1;
+	if (bytes > TEXT_MAX)
+		return NEAP_EINVAL;
+	engine->texts[which] = neap_allocate(engine->reactor, bytes);
+	if (!engine->texts[which])
+		return NEAP_ENOMEM;
+	memcpy(engine->texts[which], *text_p, bytes);
+	*text_p = engine->texts[which];
+	return NEAP_OK;
+}
+
+static int copy_texts(struct neap_engine *engine, char *why, size_t why_size)
+{
+	struct neap_engine_options *filled = &engine->options;
+	const char **texts[NEAP_TEXTS] = {&filled->metadata, &filled->local_name, &filled->bind_address, &filled->congestion};
+	static const char *const names[NEAP_TEXTS] = {"metadata", "local_name", "bind_address", "congestion"};
+	for (uint32_t i = 0; i < NEAP_TEXTS; i++) {
+		int error = copy_text(engine, i, texts[i]);
+		if (error) {
+			/* What was not copied is the caller's, not ours to free. */
+			snprintf(why, why_size, error == NEAP_ENOMEM ? "out of memory (%s)" : "%s is longer than 1023 bytes", names[i]);
+			return error;
+		}
+	}
+	return NEAP_OK;
+}
+
+int neap_options_fill(struct neap_engine *engine, const struct neap_engine_options *given, char *why, size_t why_size)
+{
+	struct neap_engine_options *filled = &engine->options;
+	const char *scheme;
+	*filled = given ? *given : (struct neap_engine_options){0};
+	if (!filled->metadata)
+		filled->metadata = "P2PHANDSHAKE";
+	if (!filled->congestion)
+		filled->congestion = "auto";
+	int error = fill_numbers(filled, why, why_size);
+	if (!error)
+		error = fill_ports(filled, why, why_size);
+	if (!error)
+		error = check_congestion(filled->congestion, why, why_size);
+	if (!error)
+		error = neap_directory_scheme(filled->metadata, &scheme, why, why_size);
+	return error ? error : copy_texts(engine, why, why_size);
+}
+
+void neap_options_free(struct neap_engine *engine)
+{
+	for (uint32_t i = 0; i < NEAP_TEXTS; i++) {
+		if (engine->texts[i])
+			neap_release(engine->reactor, engine->texts[i], strlen(engine->texts[i]) + 1);
+		engine->texts[i] = NULL;
+	}
+}

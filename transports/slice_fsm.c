@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "transports/slice_fsm.h"
