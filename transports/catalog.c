@@ -9,7 +9,9 @@
 	M(slice)          \
 	M(batch)          \
 	M(segment)        \
-	M(engine_life)
+	M(engine_life)    \
+	M(tcp_peer)       \
+	M(tcp_lane)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

@@ -1,0 +1,676 @@
+/* The life of a lane: phases, deadlines, visits. */
+#include "transports/tcp/peer.h"
+
+#include <errno.h>
+
+#define NS_PER_MS 1000000u
+
+static struct neap_tcp_lane *lane_of(struct neap_machine *machine)
+{
+	return (struct neap_tcp_lane *)(void *)machine;
+}
+
+static struct neap_reactor *reactor_of(const struct neap_tcp_lane *lane)
+{
+	return lane->peer->initiator->reactor;
+}
+
+static uint64_t connect_timeout_ns(const struct neap_tcp_lane *lane)
+{
+	return (uint64_t)neap_peer_options(lane->peer)->connect_timeout_ms * NS_PER_MS;
+}
+
+/* --- the end -------------------------------------------------------------------------------------------------------------- */
+
+void neap_lane_over(struct neap_tcp_lane *lane, enum neap_lane_end end, int system_errno)
+{
+	if (lane->end)
+		return;
+	lane->end = (uint8_t)end;
+	lane->end_errno = system_errno;
+	neap_step(&lane->machine, tcp_lane_on_ENDED, end);
+}
+
+void neap_lane_stream_failed(struct neap_tcp_lane *lane, int error)
+{
+	bool reset = error == -ECONNRESET || error == -EPIPE;
+	neap_lane_over(lane, reset ? NEAP_LANE_RESET : NEAP_LANE_LOST, -error);
+}
+
+/* The system found memory missing (EFAULT). One call has the memory of many requests, so they are tried one by one; then it is the one at
+ * `index`. False: the lane cannot go on. */
+bool neap_lane_fault(struct neap_tcp_lane *lane, uint32_t index)
+{
+	struct neap_slice *slice = neap_flight_at(lane, index)->slice;
+	if (!lane->lone && index != lane->tail) {
+		lane->lone = true;
+		return true;
+	}
+	lane->lone = false;
+	if (!slice) {
+		neap_lane_over(lane, NEAP_LANE_LOST, EFAULT);
+		return false;
+	}
+	/* Bytes of a WRITE that were given away before can still become visible: that is not a failure yet. */
+	bool given = slice->opcode == NEAP_WRITE && slice->moved > 0;
+	neap_lane_abandon(lane, slice, given ? NEAP_CANCELED : NEAP_FAILED, NEAP_CAUSE_LOCAL_MEMORY, EFAULT);
+	return !lane->end && !lane->cut;
+}
+
+/* Requests of which nothing was sent go back to the front of the queue. */
+static void return_unbegun(struct neap_tcp_lane *lane)
+{
+	while (lane->tail != lane->head && !neap_lane_begun(lane, lane->tail - 1)) {
+		struct neap_flight *flight = neap_flight_at(lane, --lane->tail);
+		if (flight->kind != NEAP_FLIGHT_VOID)
+			lane->bytes -= flight->length;
+		if (!flight->slice)
+			continue;
+		lane->requests--;
+		flight->slice->transport_lane = NULL;
+		neap_peer_put_front(lane->peer, &lane->peer->queue, flight->slice, NEAP_PLACE_QUEUE);
+	}
+}
+
+static bool awaits_answers(struct neap_tcp_lane *lane)
+{
+	for (uint32_t i = lane->head; i != lane->sent; i++)
+		if (neap_flight_at(lane, i)->slice)
+			return true;
+	return false;
+}
+
+void neap_lane_drain(struct neap_tcp_lane *lane, bool deaf)
+{
+	if (lane->end)
+		return;
+	lane->deaf |= deaf;
+	if (!lane->cut) {
+		lane->cut = true;
+		return_unbegun(lane);
+		neap_peer_wake(lane->peer);
+	}
+	if (lane->machine.state == tcp_lane_DRAINING)
+		return;
+	/* Deaf, the peer's end of file still decides between what may be sent again and what may not. */
+	bool worth = deaf ? lane->requests > 0 : awaits_answers(lane);
+	if (worth && lane->machine.state == tcp_lane_BUSY)
+		neap_step(&lane->machine, tcp_lane_on_DRAIN, 0);
+	else
+		neap_lane_over(lane, lane->broken ? NEAP_LANE_BROKEN : NEAP_LANE_DROPPED, 0);
+}
+
+static void settled(struct neap_tcp_lane *lane)
+{
+	struct neap_tcp_initiator *initiator = lane->peer->initiator;
+	neap_lane_settle(lane);
+	neap_peer_lane_gone(lane->peer, lane);
+	neap_machine_end(&lane->machine);
+	neap_reap_later(initiator->reactor, &lane->reap);
+}
+
+static void reap(struct neap_reap *reap)
+{
+	struct neap_tcp_lane *lane = (struct neap_tcp_lane *)(void *)((char *)reap - offsetof(struct neap_tcp_lane, reap));
+	neap_pool_give(&lane->peer->initiator->lanes, lane);
+}
+
+/* Closes everything at once; the requests are told in a piece of work of its own. An abortive close keeps what was not sent from being
+ * sent, unless its user was already told that it will be. */
+static void bury(struct neap_tcp_lane *lane)
+{
+	struct neap_tcp_initiator *initiator = lane->peer->initiator;
+	if (lane->buried)
+		return;
+	lane->buried = true;
+	neap_connect_cancel(&lane->connect);
+	if (lane->waiting)
+		neap_segment_waiter_cancel(lane->peer->segment, &lane->waiter);
+	lane->waiting = false;
+	if (lane->stream) {
+		bool promised = lane->kind == NEAP_PEER_V1 && neap_peer_options(lane->peer)->v1_sent_is_done;
+		neap_stream_close(lane->stream, lane->head != lane->tail && !promised);
+		lane->stream = NULL;
+		initiator->connected--;
+		initiator->view->stats->lanes = initiator->connected;
+	}
+	neap_ready_again(initiator->reactor, &lane->ready);
+}
+
+/* --- visits ----------------------------------------------------------------------------------------------------------------- */
+
+void neap_lane_want(struct neap_tcp_lane *lane, unsigned wanted)
+{
+	if (lane->wanted == wanted)
+		return;
+	lane->wanted = (uint8_t)wanted;
+	neap_stream_want(lane->stream, wanted);
+}
+
+/* Canceled READs whose bytes are not worth waiting for: a new connection is cheaper. */
+static bool only_ghosts_to_come(struct neap_tcp_lane *lane)
+{
+	uint64_t bytes = 0;
+	if (lane->requests > 0 || lane->head == lane->tail)
+		return false;
+	for (uint32_t i = lane->head; i != lane->tail; i++)
+		if (neap_flight_at(lane, i)->kind == NEAP_FLIGHT_READ)
+			bytes += neap_flight_at(lane, i)->length;
+	return bytes > lane->got && bytes - lane->got > NEAP_LANE_GHOST_BYTES;
+}
+
+/* What is left of places at the front that have no answer: canceled before they were sent, or v1 WRITEs that were said to be done. */
+static void clear_front(struct neap_tcp_lane *lane)
+{
+	while (lane->head != lane->sent && neap_flight_at(lane, lane->head)->kind == NEAP_FLIGHT_VOID)
+		neap_lane_advance(lane);
+}
+
+/* What a visit has left behind becomes at most one event. */
+static void conclude(struct neap_tcp_lane *lane)
+{
+	uint8_t state = lane->machine.state;
+	clear_front(lane);
+	bool empty = lane->head == lane->tail;
+	if (empty)
+		lane->lone = false;
+	if (only_ghosts_to_come(lane) || (empty && lane->retired)) {
+		neap_lane_over(lane, NEAP_LANE_DROPPED, 0);
+		return;
+	}
+	if (state == tcp_lane_BUSY && neap_lane_parts(lane))
+		neap_step(&lane->machine, tcp_lane_on_PART, 0);
+	else if (state == tcp_lane_BUSY && empty)
+		neap_step(&lane->machine, tcp_lane_on_EMPTIED, 0);
+	else if (state == tcp_lane_DRAINING && !lane->deaf && !awaits_answers(lane))
+		neap_step(&lane->machine, tcp_lane_on_EMPTIED, 0);
+	if (!lane->end && !lane->buried)
+		neap_lane_want(lane, NEAP_READABLE | (lane->blocked && !lane->cut ? (unsigned)NEAP_WRITABLE : 0));
+}
+
+static void judge_progress(struct neap_tcp_lane *lane)
+{
+	uint64_t limit_ns = (uint64_t)neap_peer_options(lane->peer)->progress_timeout_ms * NS_PER_MS;
+	lane->looking = false;
+	if (lane->machine.state == tcp_lane_BUSY && neap_now(reactor_of(lane)) - lane->moved_ns >= limit_ns)
+		neap_lane_over(lane, NEAP_LANE_STALLED, 0);
+}
+
+static void visit(struct neap_tcp_lane *lane)
+{
+	uint64_t budget = neap_reactor_bytes_budget(reactor_of(lane));
+	neap_lane_receive(lane, &budget);
+	if (!lane->end && neap_lane_takes(lane))
+		neap_peer_feed(lane->peer, lane, UINT32_MAX);
+	if (!lane->end)
+		neap_lane_send(lane, &budget);
+	if (!lane->end && lane->looking)
+		judge_progress(lane);
+	if (!lane->end)
+		conclude(lane);
+	if (!lane->end && budget == 0)
+		neap_ready_again(reactor_of(lane), &lane->ready);
+	neap_peer_rest(lane->peer);
+}
+
+static bool is_connected(const struct neap_tcp_lane *lane)
+{
+	uint8_t state = lane->machine.state;
+	return state == tcp_lane_READY || state == tcp_lane_BUSY || state == tcp_lane_PARTING || state == tcp_lane_DRAINING;
+}
+
+static void run(struct neap_ready *ready)
+{
+	struct neap_tcp_lane *lane = (struct neap_tcp_lane *)(void *)((char *)ready - offsetof(struct neap_tcp_lane, ready));
+	if (lane->buried) {
+		settled(lane);
+		return;
+	}
+	if (lane->moment_passed) {
+		lane->moment_passed = false;
+		neap_lane_moment_passed(lane);
+	}
+	if (!lane->end && is_connected(lane))
+		visit(lane);
+}
+
+/* --- hello -------------------------------------------------------------------------------------------------------------------- */
+
+static void send_hello(struct neap_tcp_lane *lane)
+{
+	const struct neap_tcp_peer *peer = lane->peer;
+	const struct neap_engine_core_view *view = peer->initiator->view;
+	struct neap_hello hello = {
+		.level = NEAP_WIRE_LEVEL,
+		.flags = view->options->checksum ? NEAP_HELLO_CHECKSUM : 0,
+		.lane = lane->id,
+		.fence_lane = lane->fence,
+		.core = lane->core,
+	};
+	unsigned char bytes[NEAP_HELLO_BYTES];
+	memcpy(hello.client, view->instance, sizeof hello.client);
+	memcpy(hello.expected_server, lane->instance, sizeof hello.expected_server);
+	neap_hello_put(bytes, &hello);
+	struct iovec vector = {.iov_base = bytes + lane->greeting_at, .iov_len = NEAP_HELLO_BYTES - lane->greeting_at};
+	ssize_t put = neap_stream_writev(lane->stream, &vector, 1);
+	view->stats->system_calls_initiator++;
+	if (put < 0 && put != -EAGAIN) {
+		neap_lane_stream_failed(lane, (int)put);
+		return;
+	}
+	lane->greeting_at += put > 0 ? (uint32_t)put : 0;
+	lane->greeting_sent = lane->greeting_at == NEAP_HELLO_BYTES;
+	if (lane->greeting_sent)
+		lane->greeting_at = 0;
+	neap_lane_want(lane, NEAP_READABLE | (lane->greeting_sent ? 0 : (unsigned)NEAP_WRITABLE));
+}
+
+static void turned_away(struct neap_tcp_lane *lane, enum neap_cause cause, int system_errno)
+{
+	lane->cause = (uint8_t)cause;
+	neap_lane_over(lane, NEAP_LANE_TURNED_AWAY, system_errno);
+}
+
+static void judge_reply(struct neap_tcp_lane *lane, const struct neap_hello_reply *reply)
+{
+	uint32_t known = neap_peer_options(lane->peer)->checksum ? NEAP_HELLO_CHECKSUM : 0;
+	switch (reply->code) {
+	case NEAP_HELLO_OK:
+		break;
+	case NEAP_HELLO_OTHER_INSTANCE:
+		turned_away(lane, NEAP_CAUSE_OTHER_INSTANCE, 0);
+		return;
+	case NEAP_HELLO_BUSY:
+		turned_away(lane, NEAP_CAUSE_CONNECT_FAILED, EUSERS);
+		return;
+	default:
+		turned_away(lane, NEAP_CAUSE_PROTOCOL, 0);
+		return;
+	}
+	if (reply->level != NEAP_WIRE_LEVEL || (reply->flags & ~known) || memcmp(reply->server, lane->instance, sizeof lane->instance) != 0) {
+		turned_away(lane, NEAP_CAUSE_PROTOCOL, 0);
+		return;
+	}
+	lane->checksum = (reply->flags & NEAP_HELLO_CHECKSUM) != 0;
+	if (lane->fence)
+		neap_peer_fenced(lane->peer, lane->slot, reply->fenced_lane == lane->fence);
+	neap_step(&lane->machine, tcp_lane_on_ACCEPTED, 0);
+}
+
+static void receive_reply(struct neap_tcp_lane *lane)
+{
+	struct iovec vector = {.iov_base = lane->hello_reply + lane->greeting_at, .iov_len = NEAP_HELLO_REPLY_BYTES - lane->greeting_at};
+	ssize_t got = neap_stream_readv(lane->stream, &vector, 1);
+	lane->peer->initiator->view->stats->system_calls_initiator++;
+	if (got == -EAGAIN)
+		return;
+	if (got < 0) {
+		neap_lane_stream_failed(lane, (int)got);
+		return;
+	}
+	if (got == 0) {
+		neap_lane_over(lane, NEAP_LANE_FIN, 0);
+		return;
+	}
+	lane->greeting_at += (uint32_t)got;
+	if (lane->greeting_at < NEAP_STATUS_BYTES)
+		return;
+	struct neap_hello_reply reply;
+	int error = neap_hello_reply_get(lane->hello_reply, &reply);
+	if (error) /* a plain server's status: somebody else lives here now */
+		turned_away(lane, error == NEAP_ENOTSUP ? NEAP_CAUSE_OTHER_INSTANCE : NEAP_CAUSE_PROTOCOL, 0);
+	else if (lane->greeting_at == NEAP_HELLO_REPLY_BYTES)
+		judge_reply(lane, &reply);
+}
+
+/* --- opening ---------------------------------------------------------------------------------------------------------------- */
+
+static void stream_ready(struct neap_stream *stream, unsigned ready)
+{
+	struct neap_tcp_lane *lane = stream->user;
+	if (ready & (NEAP_WRITABLE | NEAP_HANGUP | NEAP_ERROR_READY))
+		lane->blocked = false;
+	if (lane->machine.state == tcp_lane_HELLO) {
+		if (!lane->greeting_sent)
+			send_hello(lane);
+		if (!lane->end && lane->greeting_sent)
+			receive_reply(lane);
+	} else if (lane->machine.state == tcp_lane_CONFIRMING) {
+		uint64_t budget = 1;
+		neap_lane_receive(lane, &budget); /* nothing is due: it finds the end of file */
+	} else if (is_connected(lane)) {
+		visit(lane);
+	}
+}
+
+static enum neap_cause cause_of_connect(int error)
+{
+	switch (error) {
+	case NEAP_EDNS:
+		return NEAP_CAUSE_NAME_UNRESOLVED;
+	case NEAP_ETIMEDOUT:
+		return NEAP_CAUSE_CONNECT_TIMEOUT;
+	default:
+		return NEAP_CAUSE_CONNECT_FAILED;
+	}
+}
+
+static void connected(struct neap_connect *connect, int error, int system_errno, struct neap_stream *stream)
+{
+	struct neap_tcp_lane *lane = connect->user;
+	struct neap_tcp_initiator *initiator = lane->peer->initiator;
+	if (error) {
+		lane->cause = (uint8_t)cause_of_connect(error);
+		neap_lane_over(lane, NEAP_LANE_UNREACHED, system_errno);
+		return;
+	}
+	lane->stream = stream;
+	stream->user = lane;
+	stream->ready = stream_ready;
+	initiator->connected++;
+	initiator->view->stats->lanes = initiator->connected;
+	neap_step(&lane->machine, lane->kind == NEAP_PEER_NEAP ? tcp_lane_on_CONNECTED_NEAP : tcp_lane_on_CONNECTED_PLAIN, 0);
+}
+
+static void confirmed(struct neap_segment_waiter *waiter, int error, const char *why)
+{
+	struct neap_tcp_lane *lane = (struct neap_tcp_lane *)(void *)((char *)waiter - offsetof(struct neap_tcp_lane, waiter));
+	(void)why;
+	lane->waiting = false;
+	if (error) {
+		lane->cause = NEAP_CAUSE_DESCRIPTOR_FAILED;
+		neap_lane_over(lane, NEAP_LANE_UNCONFIRMED, 0);
+	} else if (!neap_lane_still_right(lane)) {
+		lane->cause = NEAP_CAUSE_OTHER_INSTANCE;
+		neap_lane_over(lane, NEAP_LANE_DIFFERS, 0);
+	} else {
+		neap_step(&lane->machine, tcp_lane_on_ACCEPTED, 0);
+	}
+}
+
+/* --- actions ------------------------------------------------------------------------------------------------------------------ */
+
+/* What is left of the peer's connect budget, but enough for an attempt to be one. */
+static uint64_t attempt_ns(const struct neap_tcp_lane *lane)
+{
+	const struct neap_tcp_peer *peer = lane->peer;
+	uint64_t whole_ns = connect_timeout_ns(lane), least_ns = whole_ns / 4;
+	if (peer->failures == 0)
+		return whole_ns;
+	uint64_t end_ns = peer->outage_ns + whole_ns;
+	return end_ns > lane->started_ns + least_ns ? end_ns - lane->started_ns : least_ns;
+}
+
+static void do_connect(struct neap_machine *machine, uint64_t argument)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	struct neap_host_port target;
+	(void)argument;
+	int error = NEAP_EADDRESS;
+	if (neap_peer_target(lane->peer, lane->slot, &target, &lane->core)) {
+		lane->port = target.port;
+		error = neap_connect_start(&lane->connect, reactor_of(lane), &target, &lane->peer->initiator->view->socket_options,
+		                           attempt_ns(lane), connected, lane);
+	}
+	if (error) {
+		lane->cause = error == NEAP_EADDRESS ? NEAP_CAUSE_DESCRIPTOR_FAILED : NEAP_CAUSE_CONNECT_FAILED;
+		neap_lane_over(lane, NEAP_LANE_UNREACHED, 0);
+	}
+}
+
+static void do_greet(struct neap_machine *machine, uint64_t argument)
+{
+	(void)argument;
+	send_hello(lane_of(machine));
+}
+
+static void do_confirm(struct neap_machine *machine, uint64_t argument)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	(void)argument;
+	neap_lane_want(lane, NEAP_READABLE);
+	lane->waiting = true;
+	int error = neap_segment_want_fresh(lane->peer->segment, &lane->waiter, neap_now(reactor_of(lane)), confirmed);
+	if (error)
+		confirmed(&lane->waiter, error, NULL);
+}
+
+static void do_serve(struct neap_machine *machine, uint64_t argument)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	(void)argument;
+	lane->live = true;
+	lane->moved_ns = neap_now(reactor_of(lane));
+	lane->peer->initiator->view->stats->lanes_opened++;
+	neap_lane_want(lane, NEAP_READABLE);
+	neap_peer_wake(lane->peer);
+}
+
+/* Nothing has moved since the timer was armed, as far as was noticed. A process that was stopped finds its timers due before it has seen
+ * what came meanwhile: so look first. */
+static void do_look(struct neap_machine *machine, uint64_t argument)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	(void)argument;
+	lane->looking = true;
+	neap_ready_again(reactor_of(lane), &lane->ready);
+}
+
+static void do_moment_over(struct neap_machine *machine, uint64_t argument)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	(void)argument;
+	lane->moment_passed = true;
+	lane->moved_ns = neap_now(reactor_of(lane));
+	neap_ready_again(reactor_of(lane), &lane->ready);
+}
+
+static void do_half_close(struct neap_machine *machine, uint64_t argument)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	(void)argument;
+	lane->stream->ops->shutdown_write(lane->stream);
+	neap_ready_again(reactor_of(lane), &lane->ready);
+}
+
+static void do_silent(struct neap_machine *machine, uint64_t argument)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	(void)argument;
+	if (!lane->end)
+		lane->end = NEAP_LANE_SILENT;
+	bury(lane);
+}
+
+static void do_drained(struct neap_machine *machine, uint64_t argument)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	(void)argument;
+	if (!lane->end)
+		lane->end = lane->broken ? NEAP_LANE_BROKEN : NEAP_LANE_DROPPED;
+	bury(lane);
+}
+
+static void do_bury(struct neap_machine *machine, uint64_t argument)
+{
+	(void)argument;
+	bury(lane_of(machine));
+}
+
+static neap_action_func *const actions[] = {
+	[tcp_lane_do_connect] = do_connect, [tcp_lane_do_greet] = do_greet,
+	[tcp_lane_do_confirm] = do_confirm, [tcp_lane_do_serve] = do_serve,
+	[tcp_lane_do_look] = do_look,       [tcp_lane_do_moment_over] = do_moment_over,
+	[tcp_lane_do_half_close] = do_half_close, [tcp_lane_do_silent] = do_silent,
+	[tcp_lane_do_drained] = do_drained, [tcp_lane_do_bury] = do_bury,
+};
+
+/* --- class ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)
+{
+	const struct neap_tcp_lane *lane = (const struct neap_tcp_lane *)(const void *)machine;
+	const struct neap_engine_options *options = neap_peer_options(lane->peer);
+	switch (timeout_class) {
+	case tcp_lane_timeout_HELLO: /* a peer that says nothing must leave time to try it as a plain one */
+		return now_ns + connect_timeout_ns(lane) / 2;
+	case tcp_lane_timeout_PROGRESS:
+		return lane->moved_ns + (uint64_t)options->progress_timeout_ms * NS_PER_MS;
+	case tcp_lane_timeout_MOMENT:
+		return now_ns + neap_lane_moment_ns(lane);
+	case tcp_lane_timeout_DRAIN:
+		return now_ns + (uint64_t)options->drain_timeout_ms * NS_PER_MS;
+	default:
+		return UINT64_MAX;
+	}
+}
+
+static void broken(struct neap_machine *machine, uint8_t event)
+{
+	struct neap_tcp_lane *lane = lane_of(machine);
+	(void)event;
+	if (!lane->end)
+		lane->end = NEAP_LANE_DROPPED;
+	bury(lane);
+}
+
+static const char *invariant(const struct neap_machine *machine, uint8_t from)
+{
+	const struct neap_tcp_lane *lane = (const struct neap_tcp_lane *)(const void *)machine;
+	(void)from;
+	bool open = machine->state >= tcp_lane_HELLO && machine->state <= tcp_lane_DRAINING;
+	if (open != (lane->stream != NULL))
+		return "a lane has a stream from its connection to its end";
+	if (machine->state == tcp_lane_READY && lane->head != lane->tail)
+		return "a ready lane has nothing under way";
+	if (machine->state == tcp_lane_DRAINING && !lane->cut)
+		return "a draining lane sends nothing more";
+	if (machine->state == tcp_lane_DEAD && !lane->end)
+		return "a dead lane has a reason";
+	return NULL;
+}
+
+struct housed_class {
+	struct neap_resident resident;
+	struct neap_reactor_class class_;
+};
+
+static void release_class(struct neap_resident *resident, struct neap_reactor *reactor)
+{
+	neap_release(reactor, resident, sizeof(struct housed_class));
+}
+
+int neap_lane_prepare(struct neap_reactor *reactor, struct neap_reactor_class **class_p)
+{
+	struct housed_class *housed = (struct housed_class *)(void *)neap_reactor_resident(reactor, &neap_fsm_tcp_lane);
+	if (!housed) {
+		housed = neap_allocate(reactor, sizeof *housed);
+		if (!housed)
+			return NEAP_ENOMEM;
+		housed->class_.timer_offset = (ptrdiff_t)offsetof(struct neap_tcp_lane, timer);
+		housed->class_.due_ns = due_ns;
+		housed->class_.broken = broken;
+		int error = neap_reactor_class_init(&housed->class_, reactor, &neap_fsm_tcp_lane, actions, invariant);
+		if (error) {
+			neap_release(reactor, housed, sizeof *housed);
+			return error;
+		}
+		housed->resident = (struct neap_resident){.key = &neap_fsm_tcp_lane, .release = release_class};
+		neap_reactor_house(reactor, &housed->resident);
+	}
+	*class_p = &housed->class_;
+	return NEAP_OK;
+}
+
+/* --- calls ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Everything but the ring, which is written before it is read, and the machines, whose generations go on. */
+static void clear(struct neap_tcp_lane *lane)
+{
+	struct neap_machine machine = lane->machine, connect = lane->connect.machine;
+	memset(lane, 0, offsetof(struct neap_tcp_lane, ring));
+	lane->machine = machine;
+	lane->connect.machine = connect;
+	lane->ready.run = run;
+	lane->reap.reap = reap;
+	lane->low_water = 1;
+	lane->sum_index = UINT32_MAX;
+}
+
+void neap_lane_open(struct neap_tcp_lane *lane, struct neap_tcp_peer *peer, uint32_t slot)
+{
+	struct neap_tcp_initiator *initiator = peer->initiator;
+	clear(lane);
+	lane->peer = peer;
+	lane->slot = (uint8_t)slot;
+	lane->kind = peer->kind;
+	lane->id = (uint64_t)initiator->view->core_index << 48 | ++initiator->lane_ids;
+	lane->fence = lane->kind == NEAP_PEER_NEAP ? peer->fences[slot] : 0;
+	lane->started_ns = neap_now(initiator->reactor);
+	memcpy(lane->instance, peer->instance, sizeof lane->instance);
+	neap_machine_begin(&lane->machine, &initiator->lane_class->class_);
+	neap_trace_relate(&peer->machine, &lane->machine);
+	neap_step(&lane->machine, tcp_lane_on_OPEN, 0);
+}
+
+bool neap_lane_takes(const struct neap_tcp_lane *lane)
+{
+	return !lane->end && !lane->cut && !lane->retired && (lane->machine.state == tcp_lane_READY || lane->machine.state == tcp_lane_BUSY);
+}
+
+/* One at a time: to a peer that closes after each request or may do so, and while it is looked for which request made the peer cut a
+ * connection off. */
+static bool goes_alone(const struct neap_tcp_lane *lane)
+{
+	const struct neap_tcp_peer *peer = lane->peer;
+	if (lane->kind == NEAP_PEER_NEAP)
+		return false;
+	return peer->suspects > 0 || peer->manners == NEAP_MANNERS_CLOSES ||
+	       (lane->kind == NEAP_PEER_V1 && peer->manners == NEAP_MANNERS_UNKNOWN);
+}
+
+bool neap_lane_has_room(const struct neap_tcp_lane *lane, uint64_t length)
+{
+	const struct neap_tcp_peer *peer = lane->peer;
+	uint32_t places = lane->tail - lane->head;
+	if (goes_alone(lane)) {
+		bool parts = peer->manners == NEAP_MANNERS_CLOSES || lane->kind == NEAP_PEER_V1;
+		return places == 0 && (lane->answered == 0 || !parts || peer->manners == NEAP_MANNERS_KEEPS);
+	}
+	if (lane->kind == NEAP_PEER_V1)
+		places++; /* for the probe */
+	return places < NEAP_LANE_REQUESTS && (lane->bytes == 0 || lane->bytes + length <= NEAP_LANE_BYTES);
+}
+
+void neap_lane_load(struct neap_tcp_lane *lane, struct neap_slice *slice)
+{
+	uint32_t index = lane->tail++;
+	*neap_flight_at(lane, index) = (struct neap_flight){
+		.slice = slice,
+		.address = slice->address,
+		.length = slice->length,
+		.kind = slice->opcode == NEAP_WRITE ? NEAP_FLIGHT_WRITE : NEAP_FLIGHT_READ,
+	};
+	slice->transport_lane = lane;
+	slice->transport_word = index;
+	slice->transport_phase = (uint8_t)((slice->transport_phase & ~(unsigned)NEAP_MARK_PLACE) | NEAP_PLACE_LANE);
+	slice->moved = 0;
+	lane->requests++;
+	lane->bytes += slice->length;
+	if (lane->machine.state == tcp_lane_READY) {
+		lane->moved_ns = neap_now(reactor_of(lane));
+		neap_step(&lane->machine, tcp_lane_on_LOADED, 0);
+	}
+}
+
+void neap_lane_kick(struct neap_tcp_lane *lane)
+{
+	if (!lane->end && is_connected(lane) && neap_lane_unsent(lane)) {
+		uint64_t budget = neap_reactor_bytes_budget(reactor_of(lane));
+		neap_lane_send(lane, &budget);
+		if (!lane->end && budget == 0)
+			neap_ready_again(reactor_of(lane), &lane->ready);
+	}
+	if (!lane->end && is_connected(lane))
+		conclude(lane);
+}

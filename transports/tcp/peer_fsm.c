@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "transports/tcp/peer_fsm.h"
