@@ -96,6 +96,14 @@ finds 'a.c:1: blanks at the end' "$tools/tidy" "$tree"
 echo 'int x;' | source_file
 : >"$tree/fsm/b.c"
 finds 'fsm/b.c: in no sources.am' "$tools/tidy" "$tree"
+rm "$tree/fsm/b.c"
+mkdir "$tree/transports"
+echo 'M(first)' >"$tree/transports/catalog.c"
+printf 'transports/catalog.c fsm/first_fsm.h fsm/second_fsm.h' >>"$tree/fsm/sources.am"
+echo '#define FSM first' >"$tree/fsm/first_fsm.h"
+clean "$tools/tidy" "$tree"
+echo '#define FSM second' >"$tree/fsm/second_fsm.h"
+finds 'second is not in transports/catalog.c' "$tools/tidy" "$tree"
 
 # --- test-report
 mkdir -p "$work/build/tests/unit"
