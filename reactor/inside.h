@@ -35,7 +35,8 @@ struct neap_turn {
 	uint64_t transitions;   /* the dispatcher's count at the last look */
 	uint64_t longest_ns;
 	const char *longest_what;
-	const struct neap_machine *longest_machine; /* NULL: no machine ran */
+	const struct neap_fsm *longest_fsm; /* NULL: no machine ran. The machine itself may be reaped before the turn is judged */
+	uint32_t longest_id;
 	uint8_t longest_event;
 };
 

@@ -35,7 +35,9 @@ static void note_longest(struct neap_reactor *reactor, const char *what, uint64_
 	const struct neap_dispatcher *dispatcher = &reactor->dispatcher;
 	turn->longest_ns = took_ns;
 	turn->longest_what = what;
-	turn->longest_machine = dispatcher->transitions != turn->transitions ? dispatcher->last : NULL;
+	const struct neap_machine *machine = dispatcher->transitions != turn->transitions ? dispatcher->last : NULL;
+	turn->longest_fsm = machine ? machine->class_->fsm : NULL;
+	turn->longest_id = machine ? machine->id : 0;
 	turn->longest_event = dispatcher->last_event;
 }
 
@@ -61,16 +63,16 @@ static void account(struct neap_reactor *reactor, const char *what, uint32_t eve
 static void report_long_turn(struct neap_reactor *reactor, uint64_t took_ns)
 {
 	const struct neap_turn *turn = &reactor->turn;
-	const struct neap_machine *machine = turn->longest_machine;
+	const struct neap_fsm *fsm = turn->longest_fsm;
 	enum neap_log_level level = took_ns >= 10 * reactor->options.long_turn_ns ? NEAP_LOG_WARNING : NEAP_LOG_INFO;
 	reactor->stats.long_turns++;
 	if (reactor->long_log_ns && reactor->now_ns - reactor->long_log_ns < LOG_INTERVAL_NS)
 		return;
 	reactor->long_log_ns = reactor->now_ns;
-	if (machine)
+	if (fsm)
 		neap_log(reactor, level, "reactor", "a turn took %llu us; longest: %llu us in %s, machine %s#%u on %s",
 		         (unsigned long long)(took_ns / 1000), (unsigned long long)(turn->longest_ns / 1000), turn->longest_what,
-		         machine->class_->fsm->name, machine->id, machine->class_->fsm->event_names[turn->longest_event]);
+		         fsm->name, turn->longest_id, fsm->event_names[turn->longest_event]);
 	else
 		neap_log(reactor, level, "reactor", "a turn took %llu us; longest: %llu us in %s", (unsigned long long)(took_ns / 1000),
 		         (unsigned long long)(turn->longest_ns / 1000), turn->longest_what);
