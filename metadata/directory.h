@@ -14,19 +14,20 @@ struct neap_snapshot {
 	struct neap_descriptor *descriptor;
 	uint32_t references;
 	uint64_t fetched_ns; /* when its fetch began: older knowledge cannot be in it */
+	struct neap_reactor *reactor;
 };
 struct neap_snapshot *neap_snapshot_keep(struct neap_snapshot *snapshot);
 void neap_snapshot_drop(struct neap_snapshot *snapshot);
 
 struct neap_directory;
 
-/* A back-end reads one descriptor. `done` once from a turn: 0 with text, NEAP_EMETADATA "missing", or another error: unreachable. */
+/* A back-end reads one descriptor. `done` once from a turn, never from inside fetch and not after cancel: 0 with text (null: missing), NEAP_EMETADATA "missing", or another error: unreachable. */
 struct neap_directory_backend {
 	const char *scheme; /* "P2PHANDSHAKE", "etcd", "redis", "http" */
 	int (*fetch)(void *backend, const char *name, uint64_t timeout_ns, neap_handshake_done_func *done, void *user, uint64_t *call_p);
 	void (*cancel)(void *backend, uint64_t call);
 	/* Where the owner of a segment takes handshakes: host and port. P2P: the name itself. Same completion style is not needed: the
-	 * back-end answers from what fetch brought. */
+	 * back-end answers from what fetch brought. `descriptor` may be NULL: then only the name is judged. */
 	int (*handshake_address)(void *backend, const char *name, const struct neap_descriptor *descriptor,
 	                         struct neap_host_port *address_p, char *why, size_t why_size);
 	void *backend;
@@ -38,11 +39,13 @@ int neap_directory_scheme(const char *connection, const char **scheme_p, char *w
 
 int neap_directory_create(struct neap_directory **directory_p, struct neap_reactor *reactor,
                           const struct neap_directory_backend *backend, uint32_t names_max, uint64_t fetch_timeout_ns);
-/* Pending lookups end without callback. */
+/* Pending lookups end without callback. The back-end must live until then. */
 void neap_directory_destroy(struct neap_directory *directory);
 
 /* The descriptor of `name`, read at `not_before_ns` or later: from the cache when fetched_ns >= not_before_ns, else by a fetch, which
  * several lookups of one name share. `found` once, from a turn, never from inside: the snapshot is the callee's only if it keeps it. */
+/* Errors: NEAP_EMETADATA (the source says there is no such segment: it is forgotten), NEAP_EADDRESS, NEAP_EJSON, NEAP_ENOTSUP, and what the
+ * back-end met on its way (unreachable: what was known stays). */
 typedef void neap_found_func(void *user, int error, struct neap_snapshot *snapshot, const char *why);
 struct neap_lookup {
 	struct neap_lookup *next, **slot;
@@ -50,6 +53,8 @@ struct neap_lookup {
 	void *user;
 	uint64_t not_before_ns;
 };
+/* A not_before_ns in the future means now. NEAP_EINVAL: empty or longer than NEAP_NAME_MAX. NEAP_ELIMIT: names_max names are being looked
+ * up; else the name that was used longest ago makes room. */
 int neap_directory_lookup(struct neap_directory *directory, const char *name, uint64_t not_before_ns, struct neap_lookup *lookup,
                           neap_found_func *found, void *user);
 void neap_directory_lookup_cancel(struct neap_directory *directory, struct neap_lookup *lookup);
@@ -60,7 +65,12 @@ int neap_directory_handshake_address(struct neap_directory *directory, const cha
                                      struct neap_host_port *address_p, char *why, size_t why_size);
 uint64_t neap_directory_fetches(const struct neap_directory *directory);
 
-/* The P2P back-end over a handshake caller (te spec 1.8, 3.6). `self` gives our own descriptor's JSON, sent as the request. */
+/* The P2P back-end over a handshake caller. `self` gives our own descriptor's JSON (heap; may be NULL), sent as the request as peers
+ * do; "{}" is sent when there is none or it is long, since servers do not look at it and many serve one peer at a time.
+ *
+ * A peer is reached at the address in the name it was opened by. The name inside its descriptor is the peer's own choice: a process
+ * started as 127.0.0.1 or with a name only its host knows would send us elsewhere, and so could a hostile one. It is kept, for it is
+ * part of RDMA NIC paths, and never used as an address. */
 int neap_p2p_backend_create(struct neap_directory_backend *backend_p, struct neap_handshake_caller *caller,
                             char *(*self)(void *user, size_t *length_p), void *user);
 void neap_p2p_backend_destroy(struct neap_directory_backend *backend);

@@ -1,17 +1,20 @@
 /* Every machine of the library, for tools and tests: one line each. */
 #include <neap/fsm.h>
 
-#define MACHINES(M)   \
-	M(stream_connect) \
-	M(stream_listen)  \
-	M(region)         \
-	M(grant)          \
-	M(slice)          \
-	M(batch)          \
-	M(segment)        \
-	M(engine_life)    \
-	M(tcp_peer)       \
-	M(tcp_lane)
+#define MACHINES(M)      \
+	M(stream_connect)    \
+	M(stream_listen)     \
+	M(region)            \
+	M(grant)             \
+	M(slice)             \
+	M(batch)             \
+	M(segment)           \
+	M(engine_life)       \
+	M(tcp_peer)          \
+	M(tcp_lane)          \
+	M(handshake_session) \
+	M(handshake_call)    \
+	M(segment_fetch)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

@@ -1,0 +1,503 @@
+/* The directory of segments: a table of names with what is known of each, and one fetch at a time per name that all lookups share.
+ *
+ * Nothing is answered from inside a lookup: it is put on its name's list and the name on the ready queue. */
+#include "metadata/directory.h"
+#include "metadata/segment_fetch_fsm.h"
+#include "reactor/pool.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHY_MAX 512u
+#define GRACE_NS UINT64_C(250000000) /* the back-end's own deadline comes first */
+
+/* One name. */
+struct entry {
+	struct neap_machine machine; /* of its present fetch */
+	struct neap_timer timer;
+	struct neap_ready ready;
+	struct neap_directory *directory;
+	struct entry *next_in_bucket;
+	struct entry *older, *newer;  /* by use */
+	struct neap_lookup *lookups;  /* to be answered */
+	struct neap_lookup *answering; /* those of them whose turn it is */
+	struct neap_snapshot *snapshot; /* NULL: nothing is known */
+	struct neap_descriptor *fetched; /* between the answer and the action that adopts it */
+	uint64_t call, began_ns;
+	int error; /* of the present fetch */
+	bool fetching;
+	uint16_t name_length;
+	char name[NEAP_NAME_MAX + 1];
+	char why[WHY_MAX];
+};
+
+struct neap_directory {
+	struct neap_reactor *reactor;
+	struct neap_dependent dependent;
+	struct neap_reap reap;
+	struct neap_directory_backend backend;
+	struct neap_pool pool;
+	struct entry **buckets;
+	uint32_t bucket_count; /* power of two */
+	struct entry *oldest, *newest;
+	uint64_t fetch_timeout_ns, fetches;
+	bool closing;
+};
+
+struct fetch_room {
+	struct neap_resident resident;
+	struct neap_reactor_class class_;
+};
+
+static struct entry *entry_of(const struct neap_machine *machine)
+{
+	return (struct entry *)(uintptr_t)((const char *)machine - offsetof(struct entry, machine));
+}
+
+/* --- snapshots ---------------------------------------------------------------------------------------------------------------------- */
+
+struct neap_snapshot *neap_snapshot_keep(struct neap_snapshot *snapshot)
+{
+	snapshot->references++;
+	return snapshot;
+}
+
+void neap_snapshot_drop(struct neap_snapshot *snapshot)
+{
+	if (!snapshot || --snapshot->references > 0)
+		return;
+	neap_descriptor_free(snapshot->descriptor);
+	neap_release(snapshot->reactor, snapshot, sizeof *snapshot);
+}
+
+static void set_snapshot(struct entry *entry, struct neap_snapshot *snapshot)
+{
+	neap_snapshot_drop(entry->snapshot);
+	entry->snapshot = snapshot;
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t hash(const char *name, size_t length)
+{
+	uint32_t value = 2166136261u;
+	for (size_t i = 0; i < length; i++)
+		value = (value ^ (unsigned char)name[i]) * 16777619u;
+	return value;
+}
+
+static struct entry **bucket_of(const struct neap_directory *directory, const char *name, size_t length)
+{
+	return &directory->buckets[hash(name, length) & (directory->bucket_count - 1)];
+}
+
+static struct entry *find(const struct neap_directory *directory, const char *name)
+{
+	size_t length = strlen(name);
+	struct entry *entry = *bucket_of(directory, name, length);
+	while (entry && (entry->name_length != length || memcmp(entry->name, name, length) != 0))
+		entry = entry->next_in_bucket;
+	return entry;
+}
+
+static void unlink_use(struct entry *entry)
+{
+	struct neap_directory *directory = entry->directory;
+	*(entry->older ? &entry->older->newer : &directory->oldest) = entry->newer;
+	*(entry->newer ? &entry->newer->older : &directory->newest) = entry->older;
+}
+
+static void link_newest(struct entry *entry)
+{
+	struct neap_directory *directory = entry->directory;
+	entry->older = directory->newest;
+	entry->newer = NULL;
+	*(directory->newest ? &directory->newest->newer : &directory->oldest) = entry;
+	directory->newest = entry;
+}
+
+static void drop_lookups(struct neap_lookup **list)
+{
+	while (*list) {
+		struct neap_lookup *lookup = *list;
+		*list = lookup->next;
+		lookup->slot = NULL;
+	}
+}
+
+/* Lookups, fetch and knowledge go; nothing is called back. */
+static void end_entry(struct entry *entry)
+{
+	struct neap_directory *directory = entry->directory;
+	struct entry **slot = bucket_of(directory, entry->name, entry->name_length);
+	while (*slot != entry)
+		slot = &(*slot)->next_in_bucket;
+	*slot = entry->next_in_bucket;
+	unlink_use(entry);
+	neap_ready_cancel(directory->reactor, &entry->ready);
+	drop_lookups(&entry->lookups);
+	drop_lookups(&entry->answering);
+	if (entry->fetching) {
+		if (entry->call)
+			directory->backend.cancel(directory->backend.backend, entry->call);
+		neap_machine_end(&entry->machine);
+	}
+	entry->fetching = false;
+	neap_descriptor_free(entry->fetched);
+	entry->fetched = NULL;
+	set_snapshot(entry, NULL);
+	neap_pool_give(&directory->pool, entry);
+}
+
+static struct entry *take_entry(struct neap_directory *directory)
+{
+	struct entry *entry = neap_pool_take(&directory->pool);
+	for (struct entry *old = directory->oldest; !entry && old; old = old->newer)
+		if (!old->lookups && !old->answering && !old->fetching) {
+			end_entry(old);
+			entry = neap_pool_take(&directory->pool);
+		}
+	return entry;
+}
+
+static void entry_ready(struct neap_ready *ready);
+
+static struct entry *add(struct neap_directory *directory, const char *name, size_t length)
+{
+	struct entry *entry = take_entry(directory);
+	if (!entry)
+		return NULL;
+	struct entry **bucket = bucket_of(directory, name, length);
+	entry->directory = directory;
+	entry->ready.run = entry_ready;
+	entry->name_length = (uint16_t)length;
+	memcpy(entry->name, name, length + 1);
+	entry->next_in_bucket = *bucket;
+	*bucket = entry;
+	link_newest(entry);
+	return entry;
+}
+
+/* --- answering ---------------------------------------------------------------------------------------------------------------------- */
+
+static void link_lookup(struct neap_lookup **list, struct neap_lookup *lookup)
+{
+	lookup->next = *list;
+	lookup->slot = list;
+	if (*list)
+		(*list)->slot = &lookup->next;
+	*list = lookup;
+}
+
+static void unlink_lookup(struct neap_lookup *lookup)
+{
+	*lookup->slot = lookup->next;
+	if (lookup->next)
+		lookup->next->slot = lookup->slot;
+	lookup->slot = NULL;
+}
+
+/* Answers the lookups that ask for nothing newer than `fresh_ns`. A callee may look up, cancel, forget, or destroy the directory. */
+static void answer(struct entry *entry, uint64_t fresh_ns, int error)
+{
+	struct neap_snapshot *snapshot = !error ? neap_snapshot_keep(entry->snapshot) : NULL;
+	char why[WHY_MAX];
+	(void)snprintf(why, sizeof why, "%s", error ? entry->why : "");
+	for (struct neap_lookup *lookup = entry->lookups, *next; lookup; lookup = next) {
+		next = lookup->next;
+		if (lookup->not_before_ns <= fresh_ns) {
+			unlink_lookup(lookup);
+			link_lookup(&entry->answering, lookup);
+		}
+	}
+	while (entry->answering) {
+		struct neap_lookup *lookup = entry->answering;
+		unlink_lookup(lookup);
+		lookup->found(lookup->user, error, snapshot, why);
+	}
+	neap_snapshot_drop(snapshot);
+}
+
+/* The present fetch has ended: its knowledge serves those who came before it began, the others need another. */
+static void finish(struct entry *entry, int error)
+{
+	struct neap_directory *directory = entry->directory;
+	neap_machine_end(&entry->machine);
+	entry->fetching = false;
+	entry->call = 0;
+	answer(entry, entry->began_ns, error);
+	if (!directory->closing && entry->lookups)
+		neap_ready_again(directory->reactor, &entry->ready);
+}
+
+static void entry_ready(struct neap_ready *ready)
+{
+	struct entry *entry = (struct entry *)(void *)((char *)ready - offsetof(struct entry, ready));
+	struct neap_directory *directory = entry->directory;
+	struct fetch_room *room = (struct fetch_room *)neap_reactor_resident(directory->reactor, &neap_fsm_segment_fetch);
+
+	if (entry->snapshot)
+		answer(entry, entry->snapshot->fetched_ns, NEAP_OK);
+	if (directory->closing || !entry->lookups || entry->fetching)
+		return;
+	entry->fetching = true;
+	neap_machine_begin(&entry->machine, &room->class_.class_);
+	neap_step(&entry->machine, segment_fetch_on_START, 0);
+}
+
+/* --- fetching ------------------------------------------------------------------------------------------------------------------------ */
+
+static void failed(struct entry *entry, int error, const char *why)
+{
+	entry->error = error;
+	(void)snprintf(entry->why, sizeof entry->why, "segment '%.*s': %s", 80, entry->name, why && why[0] ? why : neap_error_text(error));
+}
+
+/* The literal null stands for "there is none": a P2P peer that has no segment says so. */
+static bool is_null(const char *json, size_t length)
+{
+	while (length > 0 && (json[length - 1] == '\n' || json[length - 1] == ' '))
+		length--;
+	return length == 4 && memcmp(json, "null", 4) == 0;
+}
+
+/* The back-end's answer, sorted into what it means. */
+static void fetched(void *user, int error, const char *json, size_t length, const char *why)
+{
+	struct entry *entry = user;
+	char detail[256] = "";
+
+	entry->call = 0;
+	if (!error && is_null(json, length)) {
+		error = NEAP_EMETADATA;
+		why = "the process at this address has no segment";
+	} else if (!error) {
+		error = neap_descriptor_decode(json, length, &entry->fetched, detail, sizeof detail);
+		why = detail;
+		if (!error && detail[0])
+			neap_log(entry->directory->reactor, NEAP_LOG_INFO, "directory", "segment '%.80s': left out: %s", entry->name, detail);
+	}
+	if (error)
+		failed(entry, error, why);
+	neap_step(&entry->machine, !error ? segment_fetch_on_FOUND : error == NEAP_EMETADATA ? segment_fetch_on_MISSING : segment_fetch_on_FAILED,
+	          0);
+}
+
+static void do_fetch(struct neap_machine *machine, uint64_t argument)
+{
+	struct entry *entry = entry_of(machine);
+	struct neap_directory *directory = entry->directory;
+	(void)argument;
+	directory->fetches++;
+	entry->began_ns = neap_now(directory->reactor);
+	int error = directory->backend.fetch(directory->backend.backend, entry->name, directory->fetch_timeout_ns, fetched, entry, &entry->call);
+	if (error) { /* when it is the name, the back-end knows what is wrong with it */
+		struct neap_host_port unused;
+		char why[200] = "";
+		(void)directory->backend.handshake_address(directory->backend.backend, entry->name, NULL, &unused, why, sizeof why);
+		failed(entry, error, why);
+		(void)neap_post_first(machine, segment_fetch_on_FAILED, 0);
+	}
+}
+
+static void do_adopt(struct neap_machine *machine, uint64_t argument)
+{
+	struct entry *entry = entry_of(machine);
+	struct neap_reactor *reactor = entry->directory->reactor;
+	struct neap_snapshot *snapshot = neap_allocate(reactor, sizeof *snapshot);
+	(void)argument;
+	if (!snapshot) {
+		neap_descriptor_free(entry->fetched);
+		entry->fetched = NULL;
+		failed(entry, NEAP_ENOMEM, NULL);
+		finish(entry, NEAP_ENOMEM);
+		return;
+	}
+	*snapshot = (struct neap_snapshot){.descriptor = entry->fetched, .references = 1, .fetched_ns = entry->began_ns, .reactor = reactor};
+	entry->fetched = NULL;
+	set_snapshot(entry, snapshot);
+	finish(entry, NEAP_OK);
+}
+
+static void do_forget(struct neap_machine *machine, uint64_t argument)
+{
+	struct entry *entry = entry_of(machine);
+	(void)argument;
+	set_snapshot(entry, NULL);
+	finish(entry, entry->error);
+}
+
+/* What was known may still be true: who cannot be reached now is not gone. */
+static void do_keep(struct neap_machine *machine, uint64_t argument)
+{
+	struct entry *entry = entry_of(machine);
+	(void)argument;
+	finish(entry, entry->error);
+}
+
+static void do_give_up(struct neap_machine *machine, uint64_t argument)
+{
+	struct entry *entry = entry_of(machine);
+	struct neap_directory *directory = entry->directory;
+	(void)argument;
+	if (entry->call)
+		directory->backend.cancel(directory->backend.backend, entry->call);
+	failed(entry, NEAP_ETIMEDOUT, "the metadata source did not answer in time");
+	finish(entry, NEAP_ETIMEDOUT);
+}
+
+static neap_action_func *const actions[] = {
+	[segment_fetch_do_fetch] = do_fetch, [segment_fetch_do_adopt] = do_adopt,     [segment_fetch_do_forget] = do_forget,
+	[segment_fetch_do_keep] = do_keep,   [segment_fetch_do_give_up] = do_give_up,
+};
+
+static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)
+{
+	uint64_t timeout_ns = entry_of(machine)->directory->fetch_timeout_ns + GRACE_NS;
+	(void)timeout_class;
+	return now_ns + timeout_ns;
+}
+
+static void broken(struct neap_machine *machine, uint8_t event)
+{
+	struct entry *entry = entry_of(machine);
+	(void)event;
+	if (entry->call)
+		entry->directory->backend.cancel(entry->directory->backend.backend, entry->call);
+	failed(entry, NEAP_EINTERNAL, NULL);
+	finish(entry, NEAP_EINTERNAL);
+}
+
+/* --- calls ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void release_room(struct neap_resident *resident, struct neap_reactor *reactor)
+{
+	neap_release(reactor, resident, sizeof(struct fetch_room));
+}
+
+static int prepare(struct neap_reactor *reactor)
+{
+	if (neap_reactor_resident(reactor, &neap_fsm_segment_fetch))
+		return NEAP_OK;
+	struct fetch_room *room = neap_allocate(reactor, sizeof *room);
+	if (!room)
+		return NEAP_ENOMEM;
+	room->class_.timer_offset = (ptrdiff_t)offsetof(struct entry, timer) - (ptrdiff_t)offsetof(struct entry, machine);
+	room->class_.due_ns = due_ns;
+	room->class_.broken = broken;
+	int error = neap_reactor_class_init(&room->class_, reactor, &neap_fsm_segment_fetch, actions, NULL);
+	if (error) {
+		neap_release(reactor, room, sizeof *room);
+		return error;
+	}
+	room->resident = (struct neap_resident){.key = &neap_fsm_segment_fetch, .release = release_room};
+	neap_reactor_house(reactor, &room->resident);
+	return NEAP_OK;
+}
+
+static void release_directory(struct neap_directory *directory)
+{
+	struct neap_reactor *reactor = directory->reactor;
+	if (directory->buckets)
+		neap_release(reactor, directory->buckets, directory->bucket_count * sizeof(struct entry *));
+	neap_pool_destroy(&directory->pool);
+	neap_release(reactor, directory, sizeof *directory);
+}
+
+int neap_directory_create(struct neap_directory **directory_p, struct neap_reactor *reactor,
+                          const struct neap_directory_backend *backend, uint32_t names_max, uint64_t fetch_timeout_ns)
+{
+	*directory_p = NULL;
+	int error = prepare(reactor);
+	if (error)
+		return error;
+	struct neap_directory *directory = neap_allocate(reactor, sizeof *directory);
+	if (!directory)
+		return NEAP_ENOMEM;
+	directory->reactor = reactor;
+	directory->backend = *backend;
+	directory->fetch_timeout_ns = fetch_timeout_ns;
+	error = neap_pool_create(&directory->pool, reactor, sizeof(struct entry), names_max);
+	for (directory->bucket_count = 1; directory->bucket_count < names_max && directory->bucket_count < 1u << 20;)
+		directory->bucket_count *= 2;
+	if (!error) {
+		directory->buckets = neap_allocate(reactor, directory->bucket_count * sizeof(struct entry *));
+		error = directory->buckets ? NEAP_OK : NEAP_ENOMEM;
+	}
+	if (error) {
+		release_directory(directory);
+		return error;
+	}
+	directory->dependent.what = "a directory";
+	neap_reactor_attach(reactor, &directory->dependent);
+	*directory_p = directory;
+	return NEAP_OK;
+}
+
+static void reap_directory(struct neap_reap *reap)
+{
+	struct neap_directory *directory = (struct neap_directory *)(void *)((char *)reap - offsetof(struct neap_directory, reap));
+	neap_reactor_detach(directory->reactor, &directory->dependent);
+	release_directory(directory);
+}
+
+void neap_directory_destroy(struct neap_directory *directory)
+{
+	if (!directory || directory->closing)
+		return;
+	directory->closing = true;
+	while (directory->oldest)
+		end_entry(directory->oldest);
+	directory->reap.reap = reap_directory;
+	neap_reap_later(directory->reactor, &directory->reap);
+}
+
+int neap_directory_lookup(struct neap_directory *directory, const char *name, uint64_t not_before_ns, struct neap_lookup *lookup,
+                          neap_found_func *found, void *user)
+{
+	size_t length = strnlen(name, NEAP_NAME_MAX + 1);
+	uint64_t now_ns = neap_now(directory->reactor);
+	if (directory->closing)
+		return NEAP_ECLOSED;
+	if (length == 0 || length > NEAP_NAME_MAX)
+		return NEAP_EINVAL;
+	struct entry *entry = find(directory, name);
+	if (!entry)
+		entry = add(directory, name, length);
+	if (!entry)
+		return NEAP_ELIMIT;
+	unlink_use(entry);
+	link_newest(entry);
+	lookup->found = found;
+	lookup->user = user;
+	lookup->not_before_ns = not_before_ns < now_ns ? not_before_ns : now_ns;
+	link_lookup(&entry->lookups, lookup);
+	neap_ready_again(directory->reactor, &entry->ready);
+	neap_reactor_touch(directory->reactor);
+	return NEAP_OK;
+}
+
+void neap_directory_lookup_cancel(struct neap_directory *directory, struct neap_lookup *lookup)
+{
+	(void)directory;
+	if (lookup->slot)
+		unlink_lookup(lookup);
+}
+
+void neap_directory_forget(struct neap_directory *directory, const char *name)
+{
+	struct entry *entry = find(directory, name);
+	if (entry)
+		set_snapshot(entry, NULL);
+}
+
+int neap_directory_handshake_address(struct neap_directory *directory, const char *name, const struct neap_descriptor *descriptor,
+                                     struct neap_host_port *address_p, char *why, size_t why_size)
+{
+	return directory->backend.handshake_address(directory->backend.backend, name, descriptor, address_p, why, why_size);
+}
+
+uint64_t neap_directory_fetches(const struct neap_directory *directory)
+{
+	return directory->fetches;
+}

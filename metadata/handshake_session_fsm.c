@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "metadata/handshake_session_fsm.h"

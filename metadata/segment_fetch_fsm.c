@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "metadata/segment_fetch_fsm.h"
