@@ -88,7 +88,7 @@ void neap_reactor_touch(struct neap_reactor *reactor)
 {
 	if (reactor->in_turn || !disarm(reactor))
 		return;
-	reactor->signaled = true;
+	reactor->signaled = !reactor->simulated;
 	if (reactor->options.on_change)
 		reactor->options.on_change(reactor->options.on_change_user);
 }
