@@ -14,7 +14,8 @@
 	M(tcp_lane)          \
 	M(handshake_session) \
 	M(handshake_call)    \
-	M(segment_fetch)
+	M(segment_fetch)     \
+	M(tcp_session)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

@@ -4,6 +4,7 @@
 
 #define BIND_ATTEMPTS 64u
 #define BACKLOG 1024
+#define CLOSES_A_TURN 64u
 
 static void release_buffers(struct neap_tcp_server *server)
 {
@@ -134,7 +135,19 @@ uint32_t neap_tcp_server_sessions(const struct neap_tcp_server *server)
 	return server->sessions.used;
 }
 
-void neap_tcp_server_close(struct neap_tcp_server *server)
+static void close_some(struct neap_ready *ready)
+{
+	struct neap_tcp_server *server = (struct neap_tcp_server *)(void *)((char *)ready - offsetof(struct neap_tcp_server, close_some));
+	struct neap_tcp_session *session = NULL;
+	for (uint32_t i = 0; i < CLOSES_A_TURN && (session = neap_pool_next(&server->sessions, &server->close_next)) != NULL; i++)
+		neap_tcp_session_end(session);
+	if (session)
+		neap_ready_again(server->reactor, ready);
+	else
+		server->closed(server->closed_user);
+}
+
+void neap_tcp_server_close(struct neap_tcp_server *server, void (*closed)(void *user), void *user)
 {
 	if (server->closing)
 		return;
@@ -142,14 +155,16 @@ void neap_tcp_server_close(struct neap_tcp_server *server)
 	if (server->listening)
 		neap_acceptor_close(&server->acceptor);
 	server->listening = false;
-	struct neap_tcp_session *session;
-	for (uint32_t index = 0; (session = neap_pool_next(&server->sessions, &index)) != NULL;)
-		neap_tcp_session_end(session);
+	server->closed = closed;
+	server->closed_user = user;
+	server->close_some.run = close_some;
+	neap_ready_again(server->reactor, &server->close_some);
 }
 
 void neap_tcp_server_destroy(struct neap_tcp_server *server)
 {
 	struct neap_reactor *reactor = server->reactor;
+	neap_ready_cancel(reactor, &server->close_some);
 	release_buffers(server);
 	neap_release(reactor, server, sizeof *server);
 }

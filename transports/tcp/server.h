@@ -22,9 +22,10 @@ int neap_tcp_server_serve(struct neap_tcp_server *server, struct neap_stream *st
 
 uint32_t neap_tcp_server_sessions(const struct neap_tcp_server *server);
 
-/* Closes the listener and every session at once: idle ones in order, those with a request under way with a reset. */
-void neap_tcp_server_close(struct neap_tcp_server *server);
-/* After close, and not from an action: events may still be queued for the machines inside. */
+/* Closes the listener at once and the sessions a few a turn: idle ones in order, those with a request under way with a reset. `closed` is
+ * called once, from a turn. */
+void neap_tcp_server_close(struct neap_tcp_server *server, void (*closed)(void *user), void *user);
+/* After that, or when it never served, and not from an action: events may still be queued for the machines inside. */
 void neap_tcp_server_destroy(struct neap_tcp_server *server);
 
 #endif

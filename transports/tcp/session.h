@@ -113,6 +113,10 @@ struct neap_tcp_server {
 	struct neap_reactor_class *class_;
 	struct neap_acceptor acceptor;
 	bool listening, closing;
+	struct neap_ready close_some;
+	uint32_t close_next;                     /* index of the first session not ended yet */
+	void (*closed)(void *user);
+	void *closed_user;
 	struct neap_pool sessions, works, spills;
 	unsigned char *staging, *scratch;
 	struct iovec vector[NEAP_TCP_VECTORS];

@@ -4,12 +4,18 @@
 
 #define OPCODE_BITS 0x7Fu
 
+/* Only a connection's first header can be one. To a process that is to speak plainly it is a request of size 0 like to any plain server. */
+static bool begins_hello(const struct neap_tcp_session *session, const unsigned char *bytes)
+{
+	struct neap_plain_header header = neap_plain_header_get(bytes);
+	return !session->greeted && neap_is_hello(&header) && !session->server->view->options->plain_only;
+}
+
 uint32_t neap_tcp_plain_need(const struct neap_tcp_session *session, const unsigned char *bytes, size_t length)
 {
 	if (session->greeted || length < NEAP_PLAIN_HEADER_BYTES)
 		return NEAP_PLAIN_HEADER_BYTES;
-	struct neap_plain_header header = neap_plain_header_get(bytes);
-	return neap_is_hello(&header) ? NEAP_HELLO_BYTES : NEAP_PLAIN_HEADER_BYTES;
+	return begins_hello(session, bytes) ? NEAP_HELLO_BYTES : NEAP_PLAIN_HEADER_BYTES;
 }
 
 void neap_tcp_plain_refuse(struct neap_tcp_session *session, bool acknowledged)
@@ -66,7 +72,7 @@ enum neap_tcp_stop neap_tcp_plain_parse(struct neap_tcp_session *session, const 
 	enum neap_tcp_stop stop = NEAP_TCP_NEEDS_BYTES;
 	while (length - used >= NEAP_PLAIN_HEADER_BYTES) {
 		struct neap_plain_header header = neap_plain_header_get(bytes + used);
-		if (!session->greeted && neap_is_hello(&header)) {
+		if (begins_hello(session, bytes + used)) {
 			stop = take_hello(session, bytes + used, length - used, &used);
 			break;
 		}

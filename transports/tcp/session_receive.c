@@ -286,6 +286,15 @@ static uint64_t plan(struct neap_tcp_session *session, struct neap_tcp_visit *vi
 	return gather->bytes + staged;
 }
 
+/* Requests that have arrived whole and could go on as soon as answers have been sent. */
+static bool waits_for_room(const struct neap_tcp_session *session)
+{
+	const struct neap_tcp_work *work = session->work;
+	if (!work || work->spill)
+		return work != NULL;
+	return neap_tcp_frame_open(work) && !work->frame.items[work->frame.at].has_payload;
+}
+
 static enum neap_tcp_intake read_more(struct neap_tcp_session *session, struct neap_tcp_visit *visit)
 {
 	struct neap_tcp_work *work = session->work;
@@ -310,7 +319,7 @@ static enum neap_tcp_intake read_more(struct neap_tcp_session *session, struct n
 		understand(session, session->server->staging, carried + (size_t)(got - used));
 	if (session->fate != NEAP_TCP_GOES_ON)
 		return NEAP_TCP_DONE;
-	return got < asked ? NEAP_TCP_DRAINED : NEAP_TCP_TOOK;
+	return got < asked && !waits_for_room(session) ? NEAP_TCP_DRAINED : NEAP_TCP_TOOK;
 }
 
 enum neap_tcp_intake neap_tcp_take_in(struct neap_tcp_session *session, struct neap_tcp_visit *visit)
