@@ -39,6 +39,7 @@ class Target:
         self.host = host
         self.family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.resume = threading.Event()
+        self.stalled = threading.Event()  # someone waits for go()
         self.lock = threading.Lock()
         self.requests = []      # (connection, opcode, address, size, padding)
         self.notifies = []
@@ -176,6 +177,7 @@ class Target:
 
     def _stop_at(self, point):
         if self.stall == point:
+            self.stalled.set()
             self.resume.wait()
 
     def _serve_one(self, sock, number):
