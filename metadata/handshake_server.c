@@ -489,7 +489,9 @@ static int open_listener(struct neap_handshake_service *service, const struct ne
                          uint16_t port_max, int *system_errno_p)
 {
 	struct neap_acceptor *acceptor = &service->acceptor;
-	struct neap_socket_options options = {.reuse_address = neap_sockaddr_port(address) != 0};
+	/* Our half-close comes first, so it is our end that stays in TIME_WAIT: without this a restart could not have its port back. Two
+	 * listeners on one port are refused all the same. */
+	struct neap_socket_options options = {.reuse_address = true};
 	acceptor->connections_max = service->options.sessions_max;
 	acceptor->accepted_stream = accepted;
 	acceptor->user = service;
