@@ -140,7 +140,7 @@ static void close_some(struct neap_ready *ready)
 	struct neap_tcp_server *server = (struct neap_tcp_server *)(void *)((char *)ready - offsetof(struct neap_tcp_server, close_some));
 	struct neap_tcp_session *session = NULL;
 	for (uint32_t i = 0; i < CLOSES_A_TURN && (session = neap_pool_next(&server->sessions, &server->close_next)) != NULL; i++)
-		neap_tcp_session_end(session);
+		neap_tcp_session_end(session, false);
 	if (session)
 		neap_ready_again(server->reactor, ready);
 	else

@@ -348,7 +348,8 @@ void neap_tcp_session_open(struct neap_tcp_session *session, struct neap_tcp_ser
 	neap_step(&session->machine, tcp_session_on_START, 0);
 }
 
-void neap_tcp_session_end(struct neap_tcp_session *session)
+void neap_tcp_session_end(struct neap_tcp_session *session, bool abortive)
 {
-	neap_step(&session->machine, session->machine.state == tcp_session_IDLE ? tcp_session_on_ENDED : tcp_session_on_BROKEN, 0);
+	bool in_order = !abortive && session->machine.state == tcp_session_IDLE;
+	neap_step(&session->machine, in_order ? tcp_session_on_ENDED : tcp_session_on_BROKEN, 0);
 }

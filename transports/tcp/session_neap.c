@@ -54,7 +54,7 @@ static uint64_t fence(struct neap_tcp_server *server, const struct neap_hello *h
 	if (old) {
 		neap_log(server->reactor, NEAP_LOG_INFO, "tcp", "lane %llu is closed: its client asked for that with its new lane %llu",
 		         (unsigned long long)hello->fence_lane, (unsigned long long)hello->lane);
-		neap_tcp_session_end(old);
+		neap_tcp_session_end(old, true);
 	}
 	return find_lane(server, hello->client, hello->fence_lane) ? 0 : hello->fence_lane;
 }
