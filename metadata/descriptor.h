@@ -11,18 +11,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NEAP_NAME_MAX 512u        /* segment and device names, bytes without NUL */
+#define NEAP_NAME_MAX 512u /* segment and device names, bytes without NUL */
 #define NEAP_LOCATION_MAX 256u
 #define NEAP_DEVICES_MAX 64u
 #define NEAP_BUFFERS_MAX 1048576u
 #define NEAP_CORES_MAX 64u
-#define NEAP_DEPTH_MAX 32u        /* nesting of a document */
+#define NEAP_DEPTH_MAX 32u /* nesting of a document */
 
 enum neap_protocol { NEAP_PROTOCOL_TCP, NEAP_PROTOCOL_RDMA };
 
 struct neap_buffer_desc {
 	uint64_t address, length;
-	char *name;           /* tcp: the server's name; rdma: the location */
+	char *name;              /* tcp: the server's name; rdma: the location */
 	uint32_t *rkeys, *lkeys; /* rdma: one per device, or NULL with key_count 0 */
 	uint32_t key_count;
 };
@@ -43,13 +43,13 @@ struct neap_priority_row {
 /* The "neap" key. */
 struct neap_capability {
 	bool present;
-	uint8_t instance[16];  /* "instance": 32 hex digits */
-	uint8_t boot[16];      /* "boot": this machine's boot id, 32 hex digits; zeroes when unknown */
-	uint32_t level;        /* "level": highest protocol level, 1 */
-	uint32_t flags;        /* "caps": array of names; NEAP_CAP_... of those known here */
+	uint8_t instance[16];           /* "instance": 32 hex digits */
+	uint8_t boot[16];               /* "boot": this machine's boot id, 32 hex digits; zeroes when unknown */
+	uint32_t level;                 /* "level": highest protocol level, 1 */
+	uint32_t flags;                 /* "caps": array of names; NEAP_CAP_... of those known here */
 	uint16_t ports[NEAP_CORES_MAX]; /* "ports": data port of each core */
 	uint32_t port_count;
-	uint64_t version;      /* "version": raised each time the descriptor changes */
+	uint64_t version; /* "version": raised each time the descriptor changes */
 };
 enum { NEAP_CAP_CHECKSUM = 1, NEAP_CAP_GRANTS = 2, NEAP_CAP_FENCE = 4 };
 
@@ -72,16 +72,16 @@ struct neap_descriptor {
 
 /* Heap-owned by the caller: neap_descriptor_free. NEAP_EJSON (not JSON, wrong type, out of range), NEAP_ENOTSUP (a protocol that is
  * known but not supported, by name; an unknown one), NEAP_ELIMIT, NEAP_ENOMEM; `why` names the place and the rule. Trailing newline
- * or white space is accepted; unknown keys are ignored; of duplicate keys the last wins. `text` need not end in NUL. A bad buffer or
- * device refuses the whole document; a bad priority_matrix alone is left out, and then `why` says so although 0 is returned. */
+ * or white space is accepted; unknown keys are ignored; of duplicate keys the last wins. `text` need not end in NUL. A bad buffer
+ * or device refuses the whole document; a bad priority_matrix alone is left out, and then `why` says so although 0 is returned. */
 int neap_descriptor_decode(const char *text, size_t length, struct neap_descriptor **descriptor_p, char *why, size_t why_size);
 /* Every pointer in it was had from malloc on its own, so one built by hand is freed the same way. NULL is fine. */
 void neap_descriptor_free(struct neap_descriptor *descriptor);
 
 /* Compact JSON, keys sorted, non-ASCII as \uXXXX, a final newline when `newline`. `wall_us` becomes the timestamp (local time).
  * *text_p is the caller's to free(). NEAP_ELIMIT when it would exceed length_max, naming both figures. */
-int neap_descriptor_encode(const struct neap_descriptor *descriptor, uint64_t wall_us, bool newline, size_t length_max, char **text_p,
-                           size_t *length_p, char *why, size_t why_size);
+int neap_descriptor_encode(const struct neap_descriptor *descriptor, uint64_t wall_us, bool newline, size_t length_max,
+                           char **text_p, size_t *length_p, char *why, size_t why_size);
 
 /* True when [address, address + length) lies inside one buffer. length 0: the address lies inside or at the end of one. Logarithmic
  * for decoded ones. */

@@ -15,11 +15,11 @@ struct decoding {
 	uint32_t buffer_capacity;
 };
 
-/* --- protocols ------------------------------------------------------------------------------------------------------------------- */
+/* --- protocols ---------------------------------------------------------------------------------------------------- */
 
 static const char *const known_protocols[] = {
-	"barex", "efa", "cxi", "ub", "nccl", "ascend", "nvlink", "nvlink_intra", "hip", "maca", "musa", "ubshmem", "sunrise_link", "cxl",
-	"nvmeof",
+	"barex", "efa",  "cxi",  "ub",      "nccl",         "ascend", "nvlink", "nvlink_intra",
+	"hip",   "maca", "musa", "ubshmem", "sunrise_link", "cxl",    "nvmeof",
 };
 
 static bool take_protocol_name(struct neap_json *json, const char *name, size_t length, enum neap_protocol *protocol_p)
@@ -87,7 +87,7 @@ static bool find_protocol(struct neap_json *json, enum neap_protocol *protocol_p
 	return ok;
 }
 
-/* --- parts ----------------------------------------------------------------------------------------------------------------------- */
+/* --- parts -------------------------------------------------------------------------------------------------------- */
 
 static bool take_name(struct neap_json *json, size_t max, char **name_p)
 {
@@ -211,8 +211,7 @@ static bool take_buffers(struct decoding *decoding)
 	if (!neap_json_enter_array(json))
 		return false;
 	while (neap_json_next_item(json))
-		if (!grow_buffers(decoding) ||
-		    !take_buffer(json, descriptor->protocol, &descriptor->buffers[descriptor->buffer_count - 1]))
+		if (!grow_buffers(decoding) || !take_buffer(json, descriptor->protocol, &descriptor->buffers[descriptor->buffer_count - 1]))
 			return false;
 	return !json->error;
 }
@@ -275,7 +274,7 @@ static bool take_devices(struct decoding *decoding)
 	return !json->error;
 }
 
-/* --- priority matrix -------------------------------------------------------------------------------------------------------------- */
+/* --- priority matrix ---------------------------------------------------------------------------------------------- */
 
 static void free_row(struct neap_priority_row *row)
 {
@@ -322,7 +321,8 @@ static bool take_priority_row(struct neap_json *json, struct neap_priority_row *
 	for (int i = 0; i < 2; i++) {
 		if (!neap_json_next_item(json))
 			return neap_json_fail(json, NEAP_EJSON, "must be two lists of device names");
-		if (!take_device_names(json, i == 0 ? &row->preferred : &row->available, i == 0 ? &row->preferred_count : &row->available_count))
+		if (!take_device_names(json, i == 0 ? &row->preferred : &row->available,
+		                       i == 0 ? &row->preferred_count : &row->available_count))
 			return false;
 	}
 	return !neap_json_next_item(json) ? !json->error : neap_json_fail(json, NEAP_EJSON, "must not be there: two lists are all");
@@ -399,7 +399,7 @@ static bool take_priority(struct decoding *decoding)
 	return neap_json_skip(json);
 }
 
-/* --- the neap key ------------------------------------------------------------------------------------------------------------------ */
+/* --- the neap key ------------------------------------------------------------------------------------------------- */
 
 static bool hex_bytes(const char *text, uint8_t bytes[16])
 {
@@ -491,7 +491,7 @@ static bool take_neap(struct neap_json *json, struct neap_capability *neap)
 	return true;
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 static bool take_number(struct neap_json *json, uint64_t max, int32_t *value_p)
 {
@@ -551,8 +551,8 @@ static int by_start(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-/* Starts in order, and beside each the furthest end of all buffers that start there or before: buffers of a stranger may overlap, and
- * still a range lies inside one of them exactly when that end is not before its own. */
+/* Starts in order, and beside each the furthest end of all buffers that start there or before: buffers of a stranger may overlap,
+ * and still a range lies inside one of them exactly when that end is not before its own. */
 static bool index_ranges(struct decoding *decoding)
 {
 	struct neap_descriptor *descriptor = decoding->descriptor;
@@ -594,8 +594,8 @@ static bool take_all(struct decoding *decoding)
 		return neap_json_fail(json, NEAP_EJSON, "has no name");
 	for (uint32_t i = 0; i < descriptor->buffer_count; i++)
 		if (descriptor->buffers[i].key_count && descriptor->buffers[i].key_count != descriptor->device_count)
-			return neap_json_fail(json, NEAP_EJSON, "buffers[%u].rkey has %u keys for %u devices", i, descriptor->buffers[i].key_count,
-			                      descriptor->device_count);
+			return neap_json_fail(json, NEAP_EJSON, "buffers[%u].rkey has %u keys for %u devices", i,
+			                      descriptor->buffers[i].key_count, descriptor->device_count);
 	return index_ranges(decoding);
 }
 

@@ -1,5 +1,5 @@
-/* Segment descriptors for others: the fields, types and order that the Mooncake Transfer Engine writes. What a consumer would refuse
- * is refused here already, with the place. */
+/* Segment descriptors for others: the fields, types and order that the Mooncake Transfer Engine writes. What a consumer would
+ * refuse is refused here already, with the place. */
 #include "metadata/descriptor.h"
 #include "metadata/json.h"
 #include <stdarg.h>
@@ -64,7 +64,8 @@ static bool put_buffer(struct encoding *encoding, uint32_t index)
 	if (buffer->address == 0 || buffer->length == 0 || buffer->length - 1 > UINT64_MAX - buffer->address)
 		return refuse(encoding, NEAP_EINVAL, "buffers[%u]: address and length must not be 0 or go past the address space", index);
 	if (buffer->key_count && buffer->key_count != descriptor->device_count)
-		return refuse(encoding, NEAP_EINVAL, "buffers[%u]: %u keys for %u devices", index, buffer->key_count, descriptor->device_count);
+		return refuse(encoding, NEAP_EINVAL, "buffers[%u]: %u keys for %u devices", index, buffer->key_count,
+		              descriptor->device_count);
 	neap_json_put_text(writer, index > 0 ? ",{\"addr\":" : "{\"addr\":");
 	neap_json_put_u64(writer, buffer->address);
 	neap_json_put_text(writer, ",\"length\":");
@@ -90,7 +91,8 @@ static bool put_buffers(struct encoding *encoding)
 {
 	neap_json_put_text(&encoding->writer, "{\"buffers\":[");
 	if (encoding->descriptor->buffer_count > NEAP_BUFFERS_MAX)
-		return refuse(encoding, NEAP_ELIMIT, "%u buffers, at most %u are allowed", encoding->descriptor->buffer_count, NEAP_BUFFERS_MAX);
+		return refuse(encoding, NEAP_ELIMIT, "%u buffers, at most %u are allowed", encoding->descriptor->buffer_count,
+		              NEAP_BUFFERS_MAX);
 	for (uint32_t i = 0; i < encoding->descriptor->buffer_count; i++)
 		if (!put_buffer(encoding, i))
 			return false;
@@ -274,8 +276,8 @@ static bool put_all(struct encoding *encoding, uint64_t wall_us, bool newline)
 	return true;
 }
 
-int neap_descriptor_encode(const struct neap_descriptor *descriptor, uint64_t wall_us, bool newline, size_t length_max, char **text_p,
-                           size_t *length_p, char *why, size_t why_size)
+int neap_descriptor_encode(const struct neap_descriptor *descriptor, uint64_t wall_us, bool newline, size_t length_max,
+                           char **text_p, size_t *length_p, char *why, size_t why_size)
 {
 	struct encoding encoding = {.descriptor = descriptor, .why = why, .why_size = why ? why_size : 0};
 	*text_p = NULL;
@@ -290,8 +292,8 @@ int neap_descriptor_encode(const struct neap_descriptor *descriptor, uint64_t wa
 	size_t length = encoding.writer.length;
 	int error = neap_json_writer_take(&encoding.writer, text_p, length_p);
 	if (error == NEAP_ELIMIT)
-		(void)refuse(&encoding, error, "the descriptor has %zu bytes (%u buffers) and the limit is %zu", length, descriptor->buffer_count,
-		             length_max);
+		(void)refuse(&encoding, error, "the descriptor has %zu bytes (%u buffers) and the limit is %zu", length,
+		             descriptor->buffer_count, length_max);
 	else if (error)
 		(void)refuse(&encoding, error, "out of memory for %zu bytes", length);
 	return error;

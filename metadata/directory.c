@@ -18,10 +18,10 @@ struct entry {
 	struct neap_ready ready;
 	struct neap_directory *directory;
 	struct entry *next_in_bucket;
-	struct entry *older, *newer;  /* by use */
-	struct neap_lookup *lookups;  /* to be answered */
-	struct neap_lookup *answering; /* those of them whose turn it is */
-	struct neap_snapshot *snapshot; /* NULL: nothing is known */
+	struct entry *older, *newer;     /* by use */
+	struct neap_lookup *lookups;     /* to be answered */
+	struct neap_lookup *answering;   /* those of them whose turn it is */
+	struct neap_snapshot *snapshot;  /* NULL: nothing is known */
 	struct neap_descriptor *fetched; /* between the answer and the action that adopts it */
 	uint64_t call, began_ns;
 	int error; /* of the present fetch */
@@ -54,7 +54,7 @@ static struct entry *entry_of(const struct neap_machine *machine)
 	return (struct entry *)(uintptr_t)((const char *)machine - offsetof(struct entry, machine));
 }
 
-/* --- snapshots ---------------------------------------------------------------------------------------------------------------------- */
+/* --- snapshots ---------------------------------------------------------------------------------------------------- */
 
 struct neap_snapshot *neap_snapshot_keep(struct neap_snapshot *snapshot)
 {
@@ -76,7 +76,7 @@ static void set_snapshot(struct entry *entry, struct neap_snapshot *snapshot)
 	entry->snapshot = snapshot;
 }
 
-/* --- names -------------------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t hash(const char *name, size_t length)
 {
@@ -178,7 +178,7 @@ static struct entry *add(struct neap_directory *directory, const char *name, siz
 	return entry;
 }
 
-/* --- answering ---------------------------------------------------------------------------------------------------------------------- */
+/* --- answering ---------------------------------------------------------------------------------------------------- */
 
 static void link_lookup(struct neap_lookup **list, struct neap_lookup *lookup)
 {
@@ -197,7 +197,8 @@ static void unlink_lookup(struct neap_lookup *lookup)
 	lookup->slot = NULL;
 }
 
-/* Answers the lookups that ask for nothing newer than `fresh_ns`. A callee may look up, cancel, forget, or destroy the directory. */
+/* Answers the lookups that ask for nothing newer than `fresh_ns`. A callee may look up, cancel, forget, or destroy the directory.
+ */
 static void answer(struct entry *entry, uint64_t fresh_ns, int error)
 {
 	struct neap_snapshot *snapshot = !error ? neap_snapshot_keep(entry->snapshot) : NULL;
@@ -245,12 +246,13 @@ static void entry_ready(struct neap_ready *ready)
 	neap_step(&entry->machine, segment_fetch_on_START, 0);
 }
 
-/* --- fetching ------------------------------------------------------------------------------------------------------------------------ */
+/* --- fetching ----------------------------------------------------------------------------------------------------- */
 
 static void failed(struct entry *entry, int error, const char *why)
 {
 	entry->error = error;
-	(void)snprintf(entry->why, sizeof entry->why, "segment '%.*s': %s", 80, entry->name, why && why[0] ? why : neap_error_text(error));
+	(void)snprintf(entry->why, sizeof entry->why, "segment '%.*s': %s", 80, entry->name,
+	               why && why[0] ? why : neap_error_text(error));
 }
 
 /* The literal null stands for "there is none": a P2P peer that has no segment says so. */
@@ -279,7 +281,10 @@ static void fetched(void *user, int error, const char *json, size_t length, cons
 	}
 	if (error)
 		failed(entry, error, why);
-	neap_step(&entry->machine, !error ? segment_fetch_on_FOUND : error == NEAP_EMETADATA ? segment_fetch_on_MISSING : segment_fetch_on_FAILED,
+	neap_step(&entry->machine,
+	          !error                    ? segment_fetch_on_FOUND
+	          : error == NEAP_EMETADATA ? segment_fetch_on_MISSING
+	                                    : segment_fetch_on_FAILED,
 	          0);
 }
 
@@ -290,7 +295,8 @@ static void do_fetch(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	directory->fetches++;
 	entry->began_ns = neap_now(directory->reactor);
-	int error = directory->backend.fetch(directory->backend.backend, entry->name, directory->fetch_timeout_ns, fetched, entry, &entry->call);
+	int error = directory->backend.fetch(directory->backend.backend, entry->name, directory->fetch_timeout_ns, fetched, entry,
+	                                     &entry->call);
 	if (error) { /* when it is the name, the back-end knows what is wrong with it */
 		struct neap_host_port unused;
 		char why[200] = "";
@@ -313,7 +319,8 @@ static void do_adopt(struct neap_machine *machine, uint64_t argument)
 		finish(entry, NEAP_ENOMEM);
 		return;
 	}
-	*snapshot = (struct neap_snapshot){.descriptor = entry->fetched, .references = 1, .fetched_ns = entry->began_ns, .reactor = reactor};
+	*snapshot =
+		(struct neap_snapshot){.descriptor = entry->fetched, .references = 1, .fetched_ns = entry->began_ns, .reactor = reactor};
 	entry->fetched = NULL;
 	set_snapshot(entry, snapshot);
 	finish(entry, NEAP_OK);
@@ -368,7 +375,7 @@ static void broken(struct neap_machine *machine, uint8_t event)
 	finish(entry, NEAP_EINTERNAL);
 }
 
-/* --- calls ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- calls -------------------------------------------------------------------------------------------------------- */
 
 static void release_room(struct neap_resident *resident, struct neap_reactor *reactor)
 {

@@ -82,8 +82,8 @@ enum neap_frame_state neap_frame_reader_feed(struct neap_frame_reader *reader, c
 	return reader->body_have == reader->length ? NEAP_FRAME_DONE : NEAP_FRAME_MORE;
 }
 
-/* Peers compare the first byte as a signed char: 0 to 3 is a type, a printable one begins the JSON of the old protocol, and what has
- * the top bit set is neither. */
+/* Peers compare the first byte as a signed char: 0 to 3 is a type, a printable one begins the JSON of the old protocol, and what
+ * has the top bit set is neither. */
 int neap_frame_type(const struct neap_frame_reader *reader, bool *old_p, const char **json_p, size_t *json_length_p)
 {
 	uint8_t first = (uint8_t)reader->body[0];

@@ -1,7 +1,7 @@
 /* The handshake channel: one framed JSON request and one reply on a TCP connection. docs/WIRE.md "Handshake".
  *
- * Frame: u64 LE length (of type byte and JSON) | u8 type | JSON. The old protocol has no type byte; its type is taken as CONNECTION.
- * Machines: handshake_session (served), handshake_call (made). Owner thread only. */
+ * Frame: u64 LE length (of type byte and JSON) | u8 type | JSON. The old protocol has no type byte; its type is taken as
+ * CONNECTION. Machines: handshake_session (served), handshake_call (made). Owner thread only. */
 #ifndef NEAP_METADATA_HANDSHAKE_H
 #define NEAP_METADATA_HANDSHAKE_H
 
@@ -17,17 +17,17 @@ enum neap_handshake_type {
 #define NEAP_HANDSHAKE_LENGTH_DEFAULT (1024u * 1024u)
 #define NEAP_HANDSHAKE_LENGTH_MAX (128u * 1024u * 1024u)
 
-/* --- frames (pure) --------------------------------------------------------------------------------------------------------- */
+/* --- frames (pure) ------------------------------------------------------------------------------------------------ */
 
 /* Incremental reader: memory grows with what has arrived, never with what was announced. */
 struct neap_frame_reader {
 	uint32_t length_max;
 	uint8_t head[8];
 	uint32_t head_have;
-	uint64_t length;            /* announced */
-	char *body;                 /* heap, grows by doubling up to `length` */
+	uint64_t length; /* announced */
+	char *body;      /* heap, grows by doubling up to `length` */
 	size_t body_have, body_capacity;
-	size_t capacity_max;        /* body_capacity may not pass it: the owner's budget; SIZE_MAX after init */
+	size_t capacity_max; /* body_capacity may not pass it: the owner's budget; SIZE_MAX after init */
 };
 enum neap_frame_state { NEAP_FRAME_MORE, NEAP_FRAME_DONE, NEAP_FRAME_BAD };
 void neap_frame_reader_init(struct neap_frame_reader *reader, uint32_t length_max);
@@ -40,10 +40,10 @@ int neap_frame_type(const struct neap_frame_reader *reader, bool *old_p, const c
 /* Head of a frame around `json_length` bytes of JSON: 9 bytes, or 8 for the old protocol. Returns the size. */
 size_t neap_frame_head(uint8_t head[9], int type, bool old, size_t json_length);
 
-/* --- payloads (pure but for malloc) ------------------------------------------------------------------------------------------ */
+/* --- payloads (pure but for malloc) ------------------------------------------------------------------------------- */
 
-/* Encoders write compact JSON with sorted keys and a final newline. NEAP_EINVAL: a text is not UTF-8. Decoders: NEAP_EJSON (not JSON,
- * wrong type), NEAP_ELIMIT, NEAP_ENOMEM; absent fields and null read as empty. */
+/* Encoders write compact JSON with sorted keys and a final newline. NEAP_EINVAL: a text is not UTF-8. Decoders: NEAP_EJSON (not
+ * JSON, wrong type), NEAP_ELIMIT, NEAP_ENOMEM; absent fields and null read as empty. */
 struct neap_notify_message {
 	char *name, *message; /* heap */
 };
@@ -52,7 +52,8 @@ int neap_notify_encode(const char *name, const char *message, char **json_p, siz
 void neap_notify_free(struct neap_notify_message *message);
 
 #define NEAP_QPS_MAX 256u
-struct neap_connection_message { /* type 0; te: RDMA queue pair exchange */
+/* Type 0: what two RDMA ends tell each other of their queue pairs. */
+struct neap_connection_message {
 	char *local_nic_path, *peer_nic_path, *reply_msg, *payload; /* heap, never NULL after decode */
 	uint8_t local_gid[16];
 	bool has_gid;
@@ -66,7 +67,7 @@ int neap_connection_decode(const char *json, size_t length, struct neap_connecti
 int neap_connection_encode(const struct neap_connection_message *message, char **json_p, size_t *length_p);
 void neap_connection_free(struct neap_connection_message *message);
 
-/* --- service ----------------------------------------------------------------------------------------------------------------- */
+/* --- service ------------------------------------------------------------------------------------------------------ */
 
 struct neap_handshake_service;
 
@@ -102,7 +103,7 @@ void neap_handshake_service_stats(const struct neap_handshake_service *service, 
 /* Closes listener and sessions at once; memory goes at the end of the turn. */
 void neap_handshake_service_destroy(struct neap_handshake_service *service);
 
-/* --- calls ------------------------------------------------------------------------------------------------------------------- */
+/* --- calls -------------------------------------------------------------------------------------------------------- */
 
 /* One request to a peer's handshake port, with one deadline over everything. `done` once, from a turn: error 0 and the reply's JSON
  * (valid during the call), or an error and a sentence that names the peer, the step and the cause. */

@@ -8,14 +8,20 @@
 	S(SENDING, WAIT, CALL, "the peer to take the request") \
 	S(AWAITING, WAIT, CALL, "the reply's last byte; the peer may be serving others first") \
 	S(DONE, FINAL, NONE, "nothing: the caller was told")
-/* REPLY: a whole frame came (what it holds is judged by the action's classifier before). BROKEN: call->error says why. */
+/* REPLY: a whole frame came and it answers the request. BROKEN: anything else; call->error says what. */
 #define FSM_EVENTS(E) E(START) E(CONNECTED) E(SENT) E(REPLY) E(BROKEN)
 #define FSM_ACTIONS(A) A(send) A(await) A(deliver) A(fail) A(give_up)
-#define FSM_ROWS(R)                                                                                                   \
-	/*            TIMEOUT            START                 CONNECTED          SENT                REPLY              BROKEN */ \
-	R(IDLE,       NEVER,             GO(CONNECTING, none), NEVER,             NEVER,              NEVER,             NEVER)    \
-	R(CONNECTING, NEVER,             NEVER,                GO(SENDING, send), NEVER,              NEVER,             GO(DONE, fail)) \
-	R(SENDING,    GO(DONE, give_up), NEVER,                NEVER,             GO(AWAITING, await), NEVER,            GO(DONE, fail)) \
-	R(AWAITING,   GO(DONE, give_up), NEVER,                NEVER,             NEVER,              GO(DONE, deliver), GO(DONE, fail)) \
-	R(DONE,       NEVER,             NEVER,                NEVER,             NEVER,              NEVER,             NEVER)
+#define FSM_ROWS(R)                                                                         \
+	/*            TIMEOUT             START                  CONNECTED                          \
+	              SENT                REPLY                  BROKEN */                          \
+	R(IDLE,       NEVER,              GO(CONNECTING, none),  NEVER,                             \
+	              NEVER,              NEVER,                 NEVER)                             \
+	R(CONNECTING, NEVER,              NEVER,                 GO(SENDING, send),                 \
+	              NEVER,              NEVER,                 GO(DONE, fail))                    \
+	R(SENDING,    GO(DONE, give_up),  NEVER,                 NEVER,                             \
+	              GO(AWAITING, await), NEVER,                GO(DONE, fail))                    \
+	R(AWAITING,   GO(DONE, give_up),  NEVER,                 NEVER,                             \
+	              NEVER,              GO(DONE, deliver),     GO(DONE, fail))                    \
+	R(DONE,       NEVER,              NEVER,                 NEVER,                             \
+	              NEVER,              NEVER,                 NEVER)
 #include "fsm/declare.h"

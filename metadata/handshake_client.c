@@ -1,5 +1,5 @@
-/* Handshake calls. A caller is a pool of them. Every way out takes the call apart first and tells its owner last, so that the owner may
- * call again, cancel others or destroy the caller. */
+/* Handshake calls. A caller is a pool of them. Every way out takes the call apart first and tells its owner last, so that the owner
+ * may call again, cancel others or destroy the caller. */
 #include "metadata/descriptor.h"
 #include "metadata/handshake.h"
 #include "metadata/handshake_call_fsm.h"
@@ -110,7 +110,7 @@ static void report(struct call *call)
 	done(user, error, NULL, 0, why);
 }
 
-/* --- facts to events --------------------------------------------------------------------------------------------------------------- */
+/* --- facts to events ---------------------------------------------------------------------------------------------- */
 
 static void connected(struct neap_connect *connect, int error, int system_errno, struct neap_stream *stream)
 {
@@ -215,7 +215,7 @@ static void await_ready(struct neap_stream *stream, unsigned ready)
 	}
 }
 
-/* --- actions ------------------------------------------------------------------------------------------------------------------------ */
+/* --- actions ------------------------------------------------------------------------------------------------------ */
 
 static void do_send(struct neap_machine *machine, uint64_t argument)
 {
@@ -292,7 +292,7 @@ static void broken(struct neap_machine *machine, uint8_t event)
 	report(call);
 }
 
-/* --- caller ------------------------------------------------------------------------------------------------------------------------- */
+/* --- caller ------------------------------------------------------------------------------------------------------- */
 
 static void release_room(struct neap_resident *resident, struct neap_reactor *reactor)
 {

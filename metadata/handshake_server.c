@@ -1,5 +1,5 @@
-/* The handshake service. Every connection is a session of its own with a deadline for the whole request and one for the reply, so that
- * a silent, slow or hostile peer delays nobody. What all sessions together hold of requests and replies is bounded. */
+/* The handshake service. Every connection is a session of its own with a deadline for the whole request and one for the reply, so
+ * that a silent, slow or hostile peer delays nobody. What all sessions together hold of requests and replies is bounded. */
 #include "metadata/descriptor.h"
 #include "metadata/handshake.h"
 #include "metadata/handshake_session_fsm.h"
@@ -22,13 +22,13 @@ struct session {
 	struct session *older, *newer; /* in the order of accept */
 	struct neap_stream *stream;
 	struct neap_frame_reader reader;
-	char *reply;              /* heap: the JSON */
+	char *reply;               /* heap: the JSON */
 	size_t reply_length, sent; /* sent counts head, JSON and newline */
-	size_t metered;           /* bytes counted in the service's `memory` for this session */
+	size_t metered;            /* bytes counted in the service's `memory` for this session */
 	uint64_t due_ns;
 	uint8_t head[9];
 	uint8_t head_length;
-	bool newline;             /* the JSON came without one */
+	bool newline; /* the JSON came without one */
 };
 
 struct neap_handshake_service {
@@ -57,7 +57,7 @@ static struct session *session_of(const struct neap_machine *machine)
 	return (struct session *)(uintptr_t)((const char *)machine - offsetof(struct session, machine));
 }
 
-/* --- memory ---------------------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 /* Counts what the session holds now. */
 static void meter(struct session *session)
@@ -107,7 +107,7 @@ static void refuse(struct session *session, const char *why)
 	end_session(session);
 }
 
-/* --- requests --------------------------------------------------------------------------------------------------------------------- */
+/* --- requests ----------------------------------------------------------------------------------------------------- */
 
 /* What stands in for a request's JSON that is not looked into: an object it must be. */
 static int check_object(struct neap_handshake_service *service, const char *json, size_t length)
@@ -289,14 +289,15 @@ static void receive_ready(struct neap_stream *stream, unsigned ready)
 		request_arrived(session);
 }
 
-/* --- replies ---------------------------------------------------------------------------------------------------------------------- */
+/* --- replies ------------------------------------------------------------------------------------------------------ */
 
 /* What is left of head, JSON and newline. */
 static int left_to_send(const struct session *session, struct iovec vector[3])
 {
-	static char newline[] = "\n";
-	const struct iovec whole[3] = {{(void *)(uintptr_t)session->head, session->head_length}, {session->reply, session->reply_length},
-	                               {newline, session->newline ? 1 : 0}};
+	static const char newline[] = "\n";
+	const struct iovec whole[3] = {{(void *)(uintptr_t)session->head, session->head_length},
+	                               {session->reply, session->reply_length},
+	                               {(void *)(uintptr_t)newline, session->newline ? 1 : 0}};
 	size_t skip = session->sent;
 	int count = 0;
 	for (int i = 0; i < 3; i++) {
@@ -338,7 +339,7 @@ static void linger_ready(struct neap_stream *stream, unsigned ready)
 		neap_step(&session->machine, handshake_session_on_PEER_CLOSED, 0);
 }
 
-/* --- actions ---------------------------------------------------------------------------------------------------------------------- */
+/* --- actions ------------------------------------------------------------------------------------------------------ */
 
 static void do_receive(struct neap_machine *machine, uint64_t argument)
 {
@@ -391,8 +392,9 @@ static void do_give_up(struct neap_machine *machine, uint64_t argument)
 }
 
 static neap_action_func *const actions[] = {
-	[handshake_session_do_receive] = do_receive, [handshake_session_do_reply] = do_reply,   [handshake_session_do_linger] = do_linger,
-	[handshake_session_do_close] = do_close,     [handshake_session_do_refuse] = do_refuse, [handshake_session_do_give_up] = do_give_up,
+	[handshake_session_do_receive] = do_receive, [handshake_session_do_reply] = do_reply,
+	[handshake_session_do_linger] = do_linger,   [handshake_session_do_close] = do_close,
+	[handshake_session_do_refuse] = do_refuse,   [handshake_session_do_give_up] = do_give_up,
 };
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)
@@ -408,10 +410,10 @@ static void broken(struct neap_machine *machine, uint8_t event)
 	refuse(session_of(machine), neap_error_text(NEAP_EINTERNAL));
 }
 
-/* --- service ---------------------------------------------------------------------------------------------------------------------- */
+/* --- service ------------------------------------------------------------------------------------------------------ */
 
-/* All places are taken, perhaps by connections that only sit there: the one that has been waited for longest makes room for the next.
- * An honest peer needs a round trip, so it is never that one unless sessions_max others came meanwhile. */
+/* All places are taken, perhaps by connections that only sit there: the one that has been waited for longest makes room for the
+ * next. An honest peer needs a round trip, so it is never that one unless sessions_max others came meanwhile. */
 static void make_room(struct neap_handshake_service *service)
 {
 	for (struct session *session = service->oldest; session && session != service->newest; session = session->newer)
@@ -489,27 +491,29 @@ static int open_listener(struct neap_handshake_service *service, const struct ne
                          uint16_t port_max, int *system_errno_p)
 {
 	struct neap_acceptor *acceptor = &service->acceptor;
-	/* Our half-close comes first, so it is our end that stays in TIME_WAIT: without this a restart could not have its port back. Two
-	 * listeners on one port are refused all the same. */
+	/* Our half-close comes first, so it is our end that stays in TIME_WAIT: without this a restart could not have its port back.
+	 * Two listeners on one port are refused all the same. */
 	struct neap_socket_options options = {.reuse_address = true};
 	acceptor->connections_max = service->options.sessions_max;
 	acceptor->accepted_stream = accepted;
 	acceptor->user = service;
 	acceptor->what = "handshake";
 	if (neap_sockaddr_port(address) == 0 && port_min != 0)
-		return neap_acceptor_open_range(acceptor, service->reactor, address, port_min, port_max, BIND_ATTEMPTS, &options, system_errno_p);
+		return neap_acceptor_open_range(acceptor, service->reactor, address, port_min, port_max, BIND_ATTEMPTS, &options,
+		                                system_errno_p);
 	return neap_acceptor_open(acceptor, service->reactor, address, &options, system_errno_p);
 }
 
-static void say_why(const struct neap_sockaddr *address, uint16_t port_min, uint16_t port_max, int error, int system_errno, char *why,
-                    size_t why_size)
+static void say_why(const struct neap_sockaddr *address, uint16_t port_min, uint16_t port_max, int error, int system_errno,
+                    char *why, size_t why_size)
 {
 	char text[NEAP_ADDRESS_TEXT_MAX];
 	const char *cause = error == NEAP_ESOCKET ? strerrordesc_np(system_errno) : neap_error_text(error);
 	if (neap_sockaddr_format(address, text, sizeof text) < 0)
 		text[0] = '\0';
 	if (neap_sockaddr_port(address) == 0 && port_min != 0)
-		(void)snprintf(why, why_size, "handshake port: no port from %u to %u could be bound at %s: %s", port_min, port_max, text, cause);
+		(void)snprintf(why, why_size, "handshake port: no port from %u to %u could be bound at %s: %s", port_min, port_max, text,
+		               cause);
 	else
 		(void)snprintf(why, why_size, "handshake port: cannot listen at %s: %s", text, cause);
 }

@@ -11,11 +11,17 @@
 /* REQUEST: it is whole and there is an answer to it. BROKEN: the connection failed, or what came is not to be answered. */
 #define FSM_EVENTS(E) E(ACCEPTED) E(REQUEST) E(SENT) E(PEER_CLOSED) E(BROKEN)
 #define FSM_ACTIONS(A) A(receive) A(reply) A(linger) A(close) A(refuse) A(give_up)
-#define FSM_ROWS(R)                                                                                                          \
-	/*           TIMEOUT              ACCEPTED                REQUEST              SENT                   PEER_CLOSED       BROKEN */ \
-	R(IDLE,      NEVER,               GO(RECEIVING, receive), NEVER,               NEVER,                 NEVER,            NEVER)    \
-	R(RECEIVING, GO(CLOSED, give_up), NEVER,                  GO(REPLYING, reply), NEVER,                 GO(CLOSED, close), GO(CLOSED, refuse)) \
-	R(REPLYING,  GO(CLOSED, give_up), NEVER,                  NEVER,               GO(LINGERING, linger), NEVER,            GO(CLOSED, refuse)) \
-	R(LINGERING, GO(CLOSED, close),   NEVER,                  NEVER,               NEVER,                 GO(CLOSED, close), NEVER)    \
-	R(CLOSED,    NEVER,               NEVER,                  NEVER,               NEVER,                 NEVER,            NEVER)
+#define FSM_ROWS(R)                                                                                   \
+	/*           TIMEOUT               ACCEPTED                 REQUEST                              \
+	             SENT                  PEER_CLOSED              BROKEN */                            \
+	R(IDLE,      NEVER,                GO(RECEIVING, receive),  NEVER,                               \
+	             NEVER,                NEVER,                   NEVER)                               \
+	R(RECEIVING, GO(CLOSED, give_up),  NEVER,                   GO(REPLYING, reply),                 \
+	             NEVER,                GO(CLOSED, close),       GO(CLOSED, refuse))                  \
+	R(REPLYING,  GO(CLOSED, give_up),  NEVER,                   NEVER,                               \
+	             GO(LINGERING, linger), NEVER,                  GO(CLOSED, refuse))                  \
+	R(LINGERING, GO(CLOSED, close),    NEVER,                   NEVER,                               \
+	             NEVER,                GO(CLOSED, close),       NEVER)                               \
+	R(CLOSED,    NEVER,                NEVER,                   NEVER,                               \
+	             NEVER,                NEVER,                   NEVER)
 #include "fsm/declare.h"

@@ -38,7 +38,7 @@ struct neap_json {
 	const char *text;
 	size_t length, at;
 	uint32_t depth, depth_max;
-	int error; /* the first one */
+	int error;                   /* the first one */
 	char key[NEAP_JSON_KEY_MAX]; /* after neap_json_next_key */
 	struct neap_json_frame frames[NEAP_JSON_DEPTH];
 	char *why;
@@ -76,7 +76,7 @@ bool neap_json_fail(struct neap_json *json, int error, const char *format, ...) 
 /* A peer's text made fit for a message: printable ASCII, cut with "..". Returns `out`. */
 const char *neap_json_printable(const char *text, size_t length, char *out, size_t size);
 
-/* --- writing: compact, non-ASCII as \uXXXX ------------------------------------------------------------------------------------- */
+/* --- writing: compact, non-ASCII as \uXXXX ------------------------------------------------------------------------ */
 
 /* Beyond max nothing is stored but all is counted, so that a refusal can name the size. */
 struct neap_json_writer {

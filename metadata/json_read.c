@@ -119,8 +119,13 @@ enum neap_json_kind neap_json_kind(struct neap_json *json)
 static bool wrong_type(struct neap_json *json, const char *wanted)
 {
 	static const char *const names[] = {
-		[NEAP_JSON_BAD] = "", [NEAP_JSON_OBJECT] = "an object", [NEAP_JSON_ARRAY] = "an array", [NEAP_JSON_STRING] = "a string",
-		[NEAP_JSON_NUMBER] = "a number", [NEAP_JSON_BOOL] = "a boolean", [NEAP_JSON_NULL] = "null",
+		[NEAP_JSON_BAD] = "",
+		[NEAP_JSON_OBJECT] = "an object",
+		[NEAP_JSON_ARRAY] = "an array",
+		[NEAP_JSON_STRING] = "a string",
+		[NEAP_JSON_NUMBER] = "a number",
+		[NEAP_JSON_BOOL] = "a boolean",
+		[NEAP_JSON_NULL] = "null",
 	};
 	enum neap_json_kind kind = neap_json_kind(json);
 	if (kind == NEAP_JSON_BAD)
@@ -128,7 +133,7 @@ static bool wrong_type(struct neap_json *json, const char *wanted)
 	return neap_json_fail(json, NEAP_EJSON, "is %s and must be %s", names[kind], wanted);
 }
 
-/* --- strings ------------------------------------------------------------------------------------------------------------------ */
+/* --- strings ------------------------------------------------------------------------------------------------------ */
 
 static bool hex4(const char *text, unsigned *value_p)
 {
@@ -156,7 +161,8 @@ static size_t utf8_length(const char *text, size_t left)
 	for (size_t i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+	    (s[0] == 0xf4 && s[1] > 0x8f))
 		return 0;
 	return n;
 }
@@ -169,7 +175,8 @@ static size_t unicode_escape(const char *text, size_t left, unsigned *point_p)
 		return 0;
 	if (*point_p < 0xd800 || *point_p > 0xdfff)
 		return 4;
-	if (*point_p > 0xdbff || left < 10 || text[4] != '\\' || text[5] != 'u' || !hex4(text + 6, &low) || low < 0xdc00 || low > 0xdfff)
+	if (*point_p > 0xdbff || left < 10 || text[4] != '\\' || text[5] != 'u' || !hex4(text + 6, &low) || low < 0xdc00 ||
+	    low > 0xdfff)
 		return 0;
 	*point_p = 0x10000 + ((*point_p - 0xd800) << 10) + (low - 0xdc00);
 	return 10;
@@ -331,7 +338,7 @@ bool neap_json_short_string(struct neap_json *json, char *text, size_t size, siz
 	return true;
 }
 
-/* --- numbers and words ---------------------------------------------------------------------------------------------------------- */
+/* --- numbers and words -------------------------------------------------------------------------------------------- */
 
 static size_t pass_digits(struct neap_json *json)
 {
@@ -414,7 +421,7 @@ bool neap_json_null(struct neap_json *json)
 	return neap_json_kind(json) == NEAP_JSON_NULL && pass_word(json, "null");
 }
 
-/* --- containers ------------------------------------------------------------------------------------------------------------------- */
+/* --- containers --------------------------------------------------------------------------------------------------- */
 
 static bool enter(struct neap_json *json, bool is_array)
 {
@@ -512,8 +519,8 @@ bool neap_json_skip(struct neap_json *json)
 	uint32_t base = json->depth;
 	do {
 		enum neap_json_kind kind = neap_json_kind(json);
-		bool ok = kind == NEAP_JSON_OBJECT || kind == NEAP_JSON_ARRAY ? enter(json, kind == NEAP_JSON_ARRAY)
-		                                                              : skip_scalar(json, kind);
+		bool ok =
+			kind == NEAP_JSON_OBJECT || kind == NEAP_JSON_ARRAY ? enter(json, kind == NEAP_JSON_ARRAY) : skip_scalar(json, kind);
 		if (!ok)
 			return false;
 		while (json->depth > base)

@@ -37,7 +37,7 @@ int neap_directory_scheme(const char *connection, const char **scheme_p, char *w
 		*scheme_p = "P2PHANDSHAKE";
 		return NEAP_OK;
 	}
-	if (!colon) /* te: a bare list of hosts is etcd's */
+	if (!colon) /* a bare list of hosts is etcd's */
 		*scheme_p = "etcd";
 	for (size_t i = 0; colon && i < sizeof others / sizeof *others; i++)
 		if (strlen(others[i]) == length && strncmp(connection, others[i], length) == 0)

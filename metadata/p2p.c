@@ -29,8 +29,8 @@ static int fetch(void *backend, const char *name, uint64_t timeout_ns, neap_hand
 		return error;
 	char *self = p2p->self ? p2p->self(p2p->user, &length) : NULL;
 	bool short_enough = self && length <= SELF_MAX;
-	error = neap_handshake_call(p2p->caller, &peer, NEAP_HANDSHAKE_METADATA, short_enough ? self : "{}\n", short_enough ? length : 3,
-	                            timeout_ns, done, user, call_p);
+	error = neap_handshake_call(p2p->caller, &peer, NEAP_HANDSHAKE_METADATA, short_enough ? self : "{}\n",
+	                            short_enough ? length : 3, timeout_ns, done, user, call_p);
 	free(self);
 	return error;
 }

@@ -23,7 +23,7 @@ static bool make_empty(struct neap_json *json, char **text_p)
 	return *text_p || neap_json_fail(json, NEAP_ENOMEM, "out of memory");
 }
 
-/* --- notify ---------------------------------------------------------------------------------------------------------------------- */
+/* --- notify ------------------------------------------------------------------------------------------------------- */
 
 int neap_notify_decode(const char *text, size_t length, struct neap_notify_message *message_p, char *why, size_t why_size)
 {
@@ -76,7 +76,7 @@ void neap_notify_free(struct neap_notify_message *message)
 	*message = (struct neap_notify_message){0};
 }
 
-/* --- connection -------------------------------------------------------------------------------------------------------------------- */
+/* --- connection --------------------------------------------------------------------------------------------------- */
 
 static bool take_path(struct neap_json *json, char **path_p)
 {

@@ -1,5 +1,5 @@
-/* Any bytes as what arrives on the handshake port, in pieces of any size: the first byte of the input chooses them. Whole frames go on
- * to the decoders of their type. */
+/* Any bytes as what arrives on the handshake port, in pieces of any size: the first byte of the input chooses them. Whole frames go
+ * on to the decoders of their type. */
 #include "metadata/handshake.h"
 #include <stdint.h>
 #include <stdlib.h>

@@ -100,9 +100,11 @@ END_TEST
 START_TEST(reads_captured)
 {
 	struct neap_descriptor *d = good(
-		"{\"buffers\":[{\"addr\":140442779779072,\"length\":100663296,\"lkey\":[636],\"name\":\"cpu:0\",\"rkey\":[636]}],\"devices\":[{"
+		"{\"buffers\":[{\"addr\":140442779779072,\"length\":100663296,\"lkey\":[636],\"name\":\"cpu:0\",\"rkey\":[636]}],"
+		"\"devices\":[{"
 		"\"gid\":\"00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:01\",\"lid\":0,\"name\":\"rxe0\"}],\"name\":\"10.77.0.1:15270\","
-		"\"priority_matrix\":{\"cpu:0\":[[\"rxe0\"],[]],\"cpu:1\":[[\"rxe0\"],[]],\"cuda:0\":[[\"rxe0\"],[]],\"maca:0\":[[\"rxe0\"],[]],"
+		"\"priority_matrix\":{\"cpu:0\":[[\"rxe0\"],[]],\"cpu:1\":[[\"rxe0\"],[]],\"cuda:0\":[[\"rxe0\"],[]],\"maca:0\":[[\"rxe0\"]"
+		",[]],"
 		"\"musa:0\":[[\"rxe0\"],[]]},\"protocol\":\"rdma\",\"tcp_data_port\":0,\"tcp_proto_version\":1,\"timestamp\":\"2026-11-29 "
 		"15:03:45.702878\"}\n");
 	ck_assert_uint_eq(d->priority_count, 5);
@@ -135,8 +137,9 @@ START_TEST(writes_a_newline_and_empty_lists)
 	char *text;
 	size_t length;
 	ck_assert_int_eq(neap_descriptor_encode(&d, STAMP, true, 1000, &text, &length, NULL, 0), 0);
-	ck_assert_str_eq(text, "{\"buffers\":[],\"devices\":[],\"name\":\"n\",\"priority_matrix\":null,\"protocol\":\"rdma\",\"tcp_data_port\":0,"
-	                       "\"tcp_proto_version\":1,\"timestamp\":\"2026-08-22 10:00:00.000001\"}\n");
+	ck_assert_str_eq(
+		text, "{\"buffers\":[],\"devices\":[],\"name\":\"n\",\"priority_matrix\":null,\"protocol\":\"rdma\",\"tcp_data_port\":0,"
+	          "\"tcp_proto_version\":1,\"timestamp\":\"2026-08-22 10:00:00.000001\"}\n");
 	free(text);
 	uint32_t rkeys[] = {7};
 	struct neap_buffer_desc buffers[] = {{1, 1, (char *)"*", rkeys, NULL, 1}, {3, 1, (char *)"*", NULL, NULL, 0}};
@@ -163,16 +166,21 @@ START_TEST(carries_the_neap_key)
 {
 	struct neap_descriptor d = {.name = (char *)"n", .tcp_proto_version = 2, .tcp_data_port = 1};
 	size_t length;
-	d.neap = (struct neap_capability){.present = true, .level = 1, .flags = NEAP_CAP_CHECKSUM | NEAP_CAP_GRANTS | NEAP_CAP_FENCE,
-	                                  .ports = {4000, 4001}, .port_count = 2, .version = UINT64_MAX};
+	d.neap = (struct neap_capability){.present = true,
+	                                  .level = 1,
+	                                  .flags = NEAP_CAP_CHECKSUM | NEAP_CAP_GRANTS | NEAP_CAP_FENCE,
+	                                  .ports = {4000, 4001},
+	                                  .port_count = 2,
+	                                  .version = UINT64_MAX};
 	for (int i = 0; i < 16; i++) {
 		d.neap.instance[i] = (uint8_t)(i * 17);
 		d.neap.boot[i] = (uint8_t)(255 - i);
 	}
 	char *text = encode(&d, &length);
-	ck_assert_ptr_nonnull(strstr(text, "\"name\":\"n\",\"neap\":{\"boot\":\"fffefdfcfbfaf9f8f7f6f5f4f3f2f1f0\",\"caps\":[\"checksum\",\"fence\","
-	                                   "\"grants\"],\"instance\":\"00112233445566778899aabbccddeeff\",\"level\":1,\"ports\":[4000,4001],"
-	                                   "\"version\":18446744073709551615},\"protocol\":\"tcp\""));
+	ck_assert_ptr_nonnull(
+		strstr(text, "\"name\":\"n\",\"neap\":{\"boot\":\"fffefdfcfbfaf9f8f7f6f5f4f3f2f1f0\",\"caps\":[\"checksum\",\"fence\","
+	                 "\"grants\"],\"instance\":\"00112233445566778899aabbccddeeff\",\"level\":1,\"ports\":[4000,4001],"
+	                 "\"version\":18446744073709551615},\"protocol\":\"tcp\""));
 	struct neap_descriptor *back = good(text);
 	ck_assert_mem_eq(back->neap.instance, d.neap.instance, 16);
 	ck_assert_mem_eq(back->neap.boot, d.neap.boot, 16);
@@ -185,7 +193,8 @@ START_TEST(carries_the_neap_key)
 END_TEST
 
 #define TCP(rest) "{\"name\":\"n\",\"protocol\":\"tcp\"," rest "}"
-#define RDMA(rest) "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":\"0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:1\"}]," rest "}"
+#define RDMA(rest)                                                                                                                 \
+	"{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":\"0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:1\"}]," rest "}"
 #define GID "\"gid\":\"0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:1\""
 
 START_TEST(refuses_each_broken_rule)
@@ -215,7 +224,8 @@ START_TEST(refuses_each_broken_rule)
 		{NEAP_EJSON, "timestamp: is an array", TCP("\"timestamp\":[]")},
 		{NEAP_EJSON, "buffers: is an object", TCP("\"buffers\":{}")},
 		{NEAP_EJSON, "buffers[0]: is null", TCP("\"buffers\":[null]")},
-		{NEAP_EJSON, "buffers[1]: has no name", TCP("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"b\"},{\"addr\":1,\"length\":1}]")},
+		{NEAP_EJSON, "buffers[1]: has no name",
+	     TCP("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"b\"},{\"addr\":1,\"length\":1}]")},
 		{NEAP_EJSON, "buffers[0]: has no addr", TCP("\"buffers\":[{\"length\":1,\"name\":\"b\"}]")},
 		{NEAP_EJSON, "buffers[0]: has no length", TCP("\"buffers\":[{\"addr\":1,\"name\":\"b\",\"length\":null}]")},
 		{NEAP_EJSON, "buffers[0].name: is empty", TCP("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"\"}]")},
@@ -230,16 +240,24 @@ START_TEST(refuses_each_broken_rule)
 		{NEAP_EJSON, "devices[0]: has no gid", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\"}]}"},
 		{NEAP_EJSON, "devices[0]: has no name", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{" GID "}]}"},
 		{NEAP_EJSON, "devices[0].name: is empty", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"\"," GID "}]}"},
-		{NEAP_EJSON, "devices[0].gid: must be", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":\"zz\"}]}"},
-		{NEAP_EJSON, "devices[0].gid: must be", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":\"\"}]}"},
-		{NEAP_EJSON, "devices[0].gid: must be", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":\"::ffff:10.0.0.1\"}]}"},
-		{NEAP_EJSON, "devices[0].gid: is a number", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":1}]}"},
-		{NEAP_EJSON, "devices[0].lid: is 65536", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"lid\":65536," GID "}]}"},
-		{NEAP_EJSON, "buffers[0]: has 1 rkeys and 0 lkeys", RDMA("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"*\",\"rkey\":[1]}]")},
+		{NEAP_EJSON, "devices[0].gid: must be",
+	     "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":\"zz\"}]}"},
+		{NEAP_EJSON, "devices[0].gid: must be",
+	     "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":\"\"}]}"},
+		{NEAP_EJSON, "devices[0].gid: must be",
+	     "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":\"::ffff:10.0.0.1\"}]}"},
+		{NEAP_EJSON, "devices[0].gid: is a number",
+	     "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"gid\":1}]}"},
+		{NEAP_EJSON, "devices[0].lid: is 65536",
+	     "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[{\"name\":\"d\",\"lid\":65536," GID "}]}"},
+		{NEAP_EJSON, "buffers[0]: has 1 rkeys and 0 lkeys",
+	     RDMA("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"*\",\"rkey\":[1]}]")},
 		{NEAP_EJSON, "document: buffers[0].rkey has 2 keys for 1 devices",
 	     RDMA("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"*\",\"rkey\":[1,2],\"lkey\":[1,2]}]")},
-		{NEAP_EJSON, "buffers[0].rkey[0]: is 4294967296", RDMA("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"*\",\"rkey\":[4294967296]}]")},
-		{NEAP_EJSON, "buffers[0].rkey[0]: is a string", RDMA("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"*\",\"rkey\":[\"1\"]}]")},
+		{NEAP_EJSON, "buffers[0].rkey[0]: is 4294967296",
+	     RDMA("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"*\",\"rkey\":[4294967296]}]")},
+		{NEAP_EJSON, "buffers[0].rkey[0]: is a string",
+	     RDMA("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"*\",\"rkey\":[\"1\"]}]")},
 		{NEAP_EJSON, "buffers[0].lkey: is a number", RDMA("\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"*\",\"lkey\":1}]")},
 		{NEAP_EJSON, "rdma_server_name: is a number", RDMA("\"rdma_server_name\":1")},
 		{NEAP_EJSON, "neap: is an array", TCP("\"neap\":[]")},
@@ -261,13 +279,57 @@ END_TEST
 START_TEST(refuses_bad_json)
 {
 	static const char *const texts[] = {
-		"", " ", "{", "{\"", "{\"name\"", "{\"name\":", "{\"name\":}", "{\"name\":\"a\"", "{\"name\":\"a\",}", "{,}", "{\"a\" 1}", "{1:2}",
-		"{\"a\":1}x", "{\"a\":1}}", "{\"a\":[1,]}", "{\"a\":[1 2]}", "{\"a\":[}", "{'a':1}", "{\"a\":NaN}", "{\"a\":Infinity}", "{\"a\":-}",
-		"{\"a\":01}", "{\"a\":1.}", "{\"a\":.5}", "{\"a\":1e}", "{\"a\":1e+}", "{\"a\":+1}", "{\"a\":tru}", "{\"a\":nul}", "{\"a\":falsy}",
-		"{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":\"\\u12g4\"}", "{\"a\":\"\\ud800\"}", "{\"a\":\"\\ud800\\u0041\"}",
-		"{\"a\":\"\\udc00\"}", "{\"a\":\"\\ud800x\"}", "{\"a\":\"\\u0000\"}", "{\"a\":\"\n\"}", "{\"a\":\"\x01\"}", "{\"a\":\"\xff\"}",
-		"{\"a\":\"\xc0\x80\"}", "{\"a\":\"\xe0\x80\x80\"}", "{\"a\":\"\xed\xa0\x80\"}", "{\"a\":\"\xf4\x90\x80\x80\"}", "{\"a\":\"\xc3\"}",
-		"{\"a\":\"\xf0\x9f\x98\"}", "{\"a\":\"\\", "// x\n{}", "{}/**/", "\xef\xbb\xbf{}",
+		"",
+		" ",
+		"{",
+		"{\"",
+		"{\"name\"",
+		"{\"name\":",
+		"{\"name\":}",
+		"{\"name\":\"a\"",
+		"{\"name\":\"a\",}",
+		"{,}",
+		"{\"a\" 1}",
+		"{1:2}",
+		"{\"a\":1}x",
+		"{\"a\":1}}",
+		"{\"a\":[1,]}",
+		"{\"a\":[1 2]}",
+		"{\"a\":[}",
+		"{'a':1}",
+		"{\"a\":NaN}",
+		"{\"a\":Infinity}",
+		"{\"a\":-}",
+		"{\"a\":01}",
+		"{\"a\":1.}",
+		"{\"a\":.5}",
+		"{\"a\":1e}",
+		"{\"a\":1e+}",
+		"{\"a\":+1}",
+		"{\"a\":tru}",
+		"{\"a\":nul}",
+		"{\"a\":falsy}",
+		"{\"a\":\"\\x\"}",
+		"{\"a\":\"\\u12\"}",
+		"{\"a\":\"\\u12g4\"}",
+		"{\"a\":\"\\ud800\"}",
+		"{\"a\":\"\\ud800\\u0041\"}",
+		"{\"a\":\"\\udc00\"}",
+		"{\"a\":\"\\ud800x\"}",
+		"{\"a\":\"\\u0000\"}",
+		"{\"a\":\"\n\"}",
+		"{\"a\":\"\x01\"}",
+		"{\"a\":\"\xff\"}",
+		"{\"a\":\"\xc0\x80\"}",
+		"{\"a\":\"\xe0\x80\x80\"}",
+		"{\"a\":\"\xed\xa0\x80\"}",
+		"{\"a\":\"\xf4\x90\x80\x80\"}",
+		"{\"a\":\"\xc3\"}",
+		"{\"a\":\"\xf0\x9f\x98\"}",
+		"{\"a\":\"\\",
+		"// x\n{}",
+		"{}/**/",
+		"\xef\xbb\xbf{}",
 	};
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct neap_descriptor *descriptor;
@@ -297,11 +359,12 @@ END_TEST
 
 START_TEST(refuses_other_protocols_by_name)
 {
-	static const char *const names[] = {"barex", "efa", "cxi", "ub", "nccl", "ascend", "nvlink", "nvlink_intra", "hip", "maca", "musa",
-	                                    "ubshmem", "sunrise_link", "cxl", "nvmeof"};
+	static const char *const names[] = {"barex", "efa",  "cxi",  "ub",      "nccl",         "ascend", "nvlink", "nvlink_intra",
+	                                    "hip",   "maca", "musa", "ubshmem", "sunrise_link", "cxl",    "nvmeof"};
 	char text[300], place[64];
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		(void)snprintf(text, sizeof text, "{\"buffers\":[{\"file_path\":\"/x\",\"rkey\":[99999999999]}],\"name\":\"n\",\"protocol\":\"%s\"}",
+		(void)snprintf(text, sizeof text,
+		               "{\"buffers\":[{\"file_path\":\"/x\",\"rkey\":[99999999999]}],\"name\":\"n\",\"protocol\":\"%s\"}",
 		               names[i]);
 		(void)snprintf(place, sizeof place, "protocol: %s is not supported (", names[i]);
 		refused(NEAP_ENOTSUP, place, text);
@@ -311,23 +374,27 @@ START_TEST(refuses_other_protocols_by_name)
 	refused(NEAP_ENOTSUP, "protocol: 'a?\? ' is not a protocol", "{\"protocol\":\"a\\n\\u007f \"}");
 	refused(NEAP_ENOTSUP, "protocol: '' is not a protocol",
 	        "{\"protocol\":\"a name so long that nobody would think of calling a protocol by it\"}");
-	refused(NEAP_ENOTSUP, "protocol: a descriptor of several protocols (cxl, tcp) is", "{\"protocol\":[\"cxl\",\"tcp\"],\"buffers\":[1]}");
+	refused(NEAP_ENOTSUP, "protocol: a descriptor of several protocols (cxl, tcp) is",
+	        "{\"protocol\":[\"cxl\",\"tcp\"],\"buffers\":[1]}");
 	refused(NEAP_ENOTSUP, "protocol: a descriptor of several protocols () is", "{\"protocol\":[]}");
 }
 END_TEST
 
 START_TEST(ignores_what_it_does_not_know)
 {
-	struct neap_descriptor *d =
-		good(" {\"future\":{\"a\":[1,-2.5e10,true,null,{\"b\":18446744073709551999}]},\"protocol\":\"tcp\",\"devices\":7,\"priority_matrix\":7,"
-	         "\"rdma_server_name\":7,\"buffers\":[{\"addr\":18446744073709551615,\"length\":1,\"name\":\"b\",\"rkey\":\"?\",\"x\":{}}],\"name\":"
-	         "\"n\",\"tcp_data_port\":null,\"tcp_proto_version\":null,\"timestamp\":\"a timestamp of some later release, in full\"} \r\n\t");
+	struct neap_descriptor *d = good(" {\"future\":{\"a\":[1,-2.5e10,true,null,{\"b\":18446744073709551999}]},\"protocol\":\"tcp\","
+	                                 "\"devices\":7,\"priority_matrix\":7,"
+	                                 "\"rdma_server_name\":7,\"buffers\":[{\"addr\":18446744073709551615,\"length\":1,\"name\":"
+	                                 "\"b\",\"rkey\":\"?\",\"x\":{}}],\"name\":"
+	                                 "\"n\",\"tcp_data_port\":null,\"tcp_proto_version\":null,\"timestamp\":\"a timestamp of some "
+	                                 "later release, in full\"} \r\n\t");
 	ck_assert_uint_eq(d->buffers[0].address, UINT64_MAX);
 	ck_assert_int_eq(d->tcp_proto_version, 1);
 	ck_assert_str_eq(d->timestamp, "");
 	neap_descriptor_free(d);
-	d = good(TCP("\"neap\":{\"instance\":\"00112233445566778899aabbccddeeff\",\"level\":7,\"caps\":[\"warp\",\"grants\",\"a longer name "
-	             "than any capability has\"],\"more\":[]}"));
+	d = good(
+		TCP("\"neap\":{\"instance\":\"00112233445566778899aabbccddeeff\",\"level\":7,\"caps\":[\"warp\",\"grants\",\"a longer name "
+	        "than any capability has\"],\"more\":[]}"));
 	ck_assert_uint_eq(d->neap.level, 7);
 	ck_assert_uint_eq(d->neap.flags, NEAP_CAP_GRANTS);
 	neap_descriptor_free(d);
@@ -336,12 +403,16 @@ END_TEST
 
 START_TEST(takes_the_last_of_duplicates)
 {
-	struct neap_descriptor *d = good(
-		"{\"protocol\":\"nvmeof\",\"name\":\"a\",\"name\":\"b\",\"protocol\":\"rdma\",\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"x\"},"
-		"{\"addr\":1,\"length\":1,\"name\":\"x\"}],\"buffers\":[{\"addr\":1,\"addr\":2,\"length\":9,\"name\":\"y\",\"name\":\"z\",\"rkey\":[1,2],"
-		"\"rkey\":[3],\"lkey\":[3]}],\"devices\":[],\"devices\":[{\"name\":\"c\",\"name\":\"d\"," GID "}],\"priority_matrix\":{\"l\":[[\"q\"],[]],"
-		"\"l\":[[],[\"d\"]]},\"rdma_server_name\":\"s\",\"rdma_server_name\":\"\",\"neap\":{\"instance\":\"00112233445566778899aabbccddeeff\","
-		"\"level\":1,\"ports\":[1]},\"neap\":{\"instance\":\"00112233445566778899aabbccddeeff\",\"level\":1}}");
+	struct neap_descriptor *d =
+		good("{\"protocol\":\"nvmeof\",\"name\":\"a\",\"name\":\"b\",\"protocol\":\"rdma\",\"buffers\":[{\"addr\":1,\"length\":1,"
+	         "\"name\":\"x\"},"
+	         "{\"addr\":1,\"length\":1,\"name\":\"x\"}],\"buffers\":[{\"addr\":1,\"addr\":2,\"length\":9,\"name\":\"y\",\"name\":"
+	         "\"z\",\"rkey\":[1,2],"
+	         "\"rkey\":[3],\"lkey\":[3]}],\"devices\":[],\"devices\":[{\"name\":\"c\",\"name\":\"d\"," GID
+	         "}],\"priority_matrix\":{\"l\":[[\"q\"],[]],"
+	         "\"l\":[[],[\"d\"]]},\"rdma_server_name\":\"s\",\"rdma_server_name\":\"\",\"neap\":{\"instance\":"
+	         "\"00112233445566778899aabbccddeeff\","
+	         "\"level\":1,\"ports\":[1]},\"neap\":{\"instance\":\"00112233445566778899aabbccddeeff\",\"level\":1}}");
 	ck_assert_str_eq(d->name, "b");
 	ck_assert_uint_eq(d->buffer_count, 1);
 	ck_assert_uint_eq(d->buffers[0].address, 2);
@@ -361,8 +432,16 @@ END_TEST
 START_TEST(leaves_out_a_bad_matrix)
 {
 	static const char *const matrices[] = {
-		"7", "[]", "{\"l\":7}", "{\"l\":[]}", "{\"l\":[[\"d\"]]}", "{\"l\":[[\"d\"],[],[]]}", "{\"l\":[[\"d\"],7]}", "{\"l\":[[7],[]]}",
-		"{\"l\":[[\"d\"],[\"\"]]}", "{\"ok\":[[\"d\"],[]],\"l\":[[\"d\"],{}]}",
+		"7",
+		"[]",
+		"{\"l\":7}",
+		"{\"l\":[]}",
+		"{\"l\":[[\"d\"]]}",
+		"{\"l\":[[\"d\"],[],[]]}",
+		"{\"l\":[[\"d\"],7]}",
+		"{\"l\":[[7],[]]}",
+		"{\"l\":[[\"d\"],[\"\"]]}",
+		"{\"ok\":[[\"d\"],[]],\"l\":[[\"d\"],{}]}",
 	};
 	for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
 		char text[400];
@@ -378,7 +457,7 @@ START_TEST(leaves_out_a_bad_matrix)
 }
 END_TEST
 
-/* --- limits ------------------------------------------------------------------------------------------------------------------------ */
+/* --- limits ------------------------------------------------------------------------------------------------------- */
 
 static char *repeated(const char *before, const char *item, uint32_t count, const char *after)
 {
@@ -411,9 +490,12 @@ START_TEST(keeps_its_text_limits)
 		size_t most;
 	} rows[] = {
 		{"name: has 513 bytes", "{\"protocol\":\"tcp\",\"name\":\"", "\"}", NEAP_NAME_MAX},
-		{"buffers[0].name: has 513", "{\"protocol\":\"tcp\",\"name\":\"n\",\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"", "\"}]}", NEAP_NAME_MAX},
-		{"buffers[0].name: has 257", "{\"protocol\":\"rdma\",\"name\":\"n\",\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"", "\"}]}", NEAP_LOCATION_MAX},
-		{"devices[0].name: has 513", "{\"protocol\":\"rdma\",\"name\":\"n\",\"devices\":[{" GID ",\"name\":\"", "\"}]}", NEAP_NAME_MAX},
+		{"buffers[0].name: has 513", "{\"protocol\":\"tcp\",\"name\":\"n\",\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"",
+	     "\"}]}", NEAP_NAME_MAX},
+		{"buffers[0].name: has 257", "{\"protocol\":\"rdma\",\"name\":\"n\",\"buffers\":[{\"addr\":1,\"length\":1,\"name\":\"",
+	     "\"}]}", NEAP_LOCATION_MAX},
+		{"devices[0].name: has 513", "{\"protocol\":\"rdma\",\"name\":\"n\",\"devices\":[{" GID ",\"name\":\"", "\"}]}",
+	     NEAP_NAME_MAX},
 		{"rdma_server_name: has 513", "{\"protocol\":\"rdma\",\"name\":\"n\",\"rdma_server_name\":\"", "\"}", NEAP_NAME_MAX},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -431,8 +513,10 @@ END_TEST
 
 START_TEST(keeps_its_list_limits)
 {
-	static const char id[] = "{\"name\":\"n\",\"protocol\":\"tcp\",\"neap\":{\"instance\":\"00112233445566778899aabbccddeeff\",\"level\":1,\"ports\":[";
-	limit("devices[64]: more than 64", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[", "{\"name\":\"d\"," GID "}", NEAP_DEVICES_MAX, "]}");
+	static const char id[] =
+		"{\"name\":\"n\",\"protocol\":\"tcp\",\"neap\":{\"instance\":\"00112233445566778899aabbccddeeff\",\"level\":1,\"ports\":[";
+	limit("devices[64]: more than 64", "{\"name\":\"n\",\"protocol\":\"rdma\",\"devices\":[", "{\"name\":\"d\"," GID "}",
+	      NEAP_DEVICES_MAX, "]}");
 	limit("neap.ports[64]: more than 64", id, "1", NEAP_CORES_MAX, "]}}");
 	limit("buffers[1048576]: more than 1048576", "{\"name\":\"n\",\"protocol\":\"tcp\",\"buffers\":[",
 	      "{\"addr\":1,\"length\":1,\"name\":\"b\"}", NEAP_BUFFERS_MAX, "]}");
@@ -471,13 +555,13 @@ START_TEST(refuses_to_write_what_nobody_reads)
 	memset(long_name, 'x', sizeof long_name - 1);
 	long_name[sizeof long_name - 1] = '\0';
 
-#define REFUSED(wanted, place, set, reset)                                                                                   \
-	do {                                                                                                                     \
-		set;                                                                                                                 \
-		ck_assert_int_eq(neap_descriptor_encode(&d, STAMP, false, SIZE_MAX, &text, &length, why, sizeof why), wanted);       \
-		ck_assert_ptr_null(text);                                                                                            \
-		ck_assert_msg(strncmp(why, place, strlen(place)) == 0, "'%s' does not begin with '%s'", why, place);                 \
-		reset;                                                                                                               \
+#define REFUSED(wanted, place, set, reset)                                                                                         \
+	do {                                                                                                                           \
+		set;                                                                                                                       \
+		ck_assert_int_eq(neap_descriptor_encode(&d, STAMP, false, SIZE_MAX, &text, &length, why, sizeof why), wanted);             \
+		ck_assert_ptr_null(text);                                                                                                  \
+		ck_assert_msg(strncmp(why, place, strlen(place)) == 0, "'%s' does not begin with '%s'", why, place);                       \
+		reset;                                                                                                                     \
 	} while (0)
 	REFUSED(NEAP_EINVAL, "buffers[0]", buffer.address = 0, buffer.address = 1);
 	REFUSED(NEAP_EINVAL, "buffers[0]", buffer.length = 0, buffer.length = 1);
@@ -516,13 +600,32 @@ START_TEST(names_both_figures_at_the_limit)
 }
 END_TEST
 
-/* --- names ------------------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 START_TEST(carries_odd_names)
 {
 	static const char *const names[] = {
-		"a b", "a%b", "a%00b", "a+b", "a&b", "a#b", "a?b", "a/b", "..", "\"", "\\", "a\nb", "\t\r\b\f", "\x01\x1f\x7f", "\xc3\xbc", "\xe2\x82\xac",
-		"\xf0\x9f\x8c\x8a", "\xef\xbf\xbf", "\xed\x9f\xbf", "[::1]:15000", "fe80::1%eth0",
+		"a b",
+		"a%b",
+		"a%00b",
+		"a+b",
+		"a&b",
+		"a#b",
+		"a?b",
+		"a/b",
+		"..",
+		"\"",
+		"\\",
+		"a\nb",
+		"\t\r\b\f",
+		"\x01\x1f\x7f",
+		"\xc3\xbc",
+		"\xe2\x82\xac",
+		"\xf0\x9f\x8c\x8a",
+		"\xef\xbf\xbf",
+		"\xed\x9f\xbf",
+		"[::1]:15000",
+		"fe80::1%eth0",
 	};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct neap_descriptor d = {.name = (char *)names[i], .tcp_proto_version = 2};
@@ -558,15 +661,23 @@ START_TEST(knows_gids)
 	ck_assert(neap_gid_parse("FE:80:0:0:0:0:0:00:0:0:0:0:a:4D:0:2", gid));
 	neap_gid_format(gid, text);
 	ck_assert_str_eq(text, "fe:80:00:00:00:00:00:00:00:00:00:00:0a:4d:00:02");
-	static const char *const bad[] = {"", "zz", "0:0", "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0", "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0",
-	                                  "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:000", "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:", ":0:0:0:0:0:0:0:0:0:0:0:0:0:0:0",
-	                                  "0 0:0:0:0:0:0:0:0:0:0:0:0:0:0:0", "::ffff:10.77.0.2", "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:g"};
+	static const char *const bad[] = {"",
+	                                  "zz",
+	                                  "0:0",
+	                                  "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0",
+	                                  "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0",
+	                                  "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:000",
+	                                  "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:",
+	                                  ":0:0:0:0:0:0:0:0:0:0:0:0:0:0:0",
+	                                  "0 0:0:0:0:0:0:0:0:0:0:0:0:0:0:0",
+	                                  "::ffff:10.77.0.2",
+	                                  "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:g"};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		ck_assert_msg(!neap_gid_parse(bad[i], gid), "accepted: %s", bad[i]);
 }
 END_TEST
 
-/* --- ranges ------------------------------------------------------------------------------------------------------------------------- */
+/* --- ranges ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(knows_what_it_covers)
 {
@@ -574,20 +685,43 @@ START_TEST(knows_what_it_covers)
 		uint64_t address, length;
 		bool covered;
 	} rows[] = {
-		{0, 0, false}, {0, 1, false}, {999, 1, false}, {1000, 0, true}, {1000, 1, true}, {1000, 100, true}, {1000, 101, false},
-		{1050, 50, true}, {1099, 1, true}, {1099, 2, false}, {1100, 0, true}, {1100, 1, false}, {1101, 0, false}, {999, 2, false},
+		{0, 0, false},
+		{0, 1, false},
+		{999, 1, false},
+		{1000, 0, true},
+		{1000, 1, true},
+		{1000, 100, true},
+		{1000, 101, false},
+		{1050, 50, true},
+		{1099, 1, true},
+		{1099, 2, false},
+		{1100, 0, true},
+		{1100, 1, false},
+		{1101, 0, false},
+		{999, 2, false},
 		/* touching buffers are two */
-		{2000, 100, true}, {2100, 100, true}, {2050, 100, false},
+		{2000, 100, true},
+		{2100, 100, true},
+		{2050, 100, false},
 		/* one inside another */
-		{3000, 1000, true}, {3100, 50, true}, {3150, 200, true}, {3900, 101, false},
+		{3000, 1000, true},
+		{3100, 50, true},
+		{3150, 200, true},
+		{3900, 101, false},
 		/* at the very end of the address space */
-		{UINT64_MAX, 1, true}, {UINT64_MAX, 2, false}, {UINT64_MAX - 9, 10, true}, {UINT64_MAX - 9, 11, false}, {UINT64_MAX - 10, 1, false},
-		{1000, UINT64_MAX, false}, {UINT64_MAX, UINT64_MAX, false},
+		{UINT64_MAX, 1, true},
+		{UINT64_MAX, 2, false},
+		{UINT64_MAX - 9, 10, true},
+		{UINT64_MAX - 9, 11, false},
+		{UINT64_MAX - 10, 1, false},
+		{1000, UINT64_MAX, false},
+		{UINT64_MAX, UINT64_MAX, false},
 	};
-	struct neap_descriptor *d = good(
-		TCP("\"buffers\":[{\"addr\":18446744073709551606,\"length\":10,\"name\":\"b\"},{\"addr\":3100,\"length\":10,\"name\":\"b\"},"
-	        "{\"addr\":1000,\"length\":100,\"name\":\"b\"},{\"addr\":2100,\"length\":100,\"name\":\"b\"},{\"addr\":2000,\"length\":100,\"name\":"
-	        "\"b\"},{\"addr\":3000,\"length\":1000,\"name\":\"b\"}]"));
+	struct neap_descriptor *d = good(TCP(
+		"\"buffers\":[{\"addr\":18446744073709551606,\"length\":10,\"name\":\"b\"},{\"addr\":3100,\"length\":10,\"name\":\"b\"},"
+		"{\"addr\":1000,\"length\":100,\"name\":\"b\"},{\"addr\":2100,\"length\":100,\"name\":\"b\"},{\"addr\":2000,\"length\":100,"
+		"\"name\":"
+		"\"b\"},{\"addr\":3000,\"length\":1000,\"name\":\"b\"}]"));
 	struct neap_descriptor by_hand = *d;
 	by_hand.range_starts = by_hand.range_ends = NULL;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -601,7 +735,7 @@ START_TEST(knows_what_it_covers)
 }
 END_TEST
 
-/* --- size ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- size --------------------------------------------------------------------------------------------------------- */
 
 static double cpu_ms(void)
 {
@@ -618,15 +752,25 @@ START_TEST(is_fast_with_20000_buffers)
 	uint32_t keys[4] = {4000000001u, 4000000002u, 4000000003u, 4000000004u};
 	char names[4][8];
 	struct neap_buffer_desc *buffers = calloc(COUNT, sizeof *buffers);
-	struct neap_descriptor d = {.name = (char *)"10.0.0.1:15000", .protocol = NEAP_PROTOCOL_RDMA, .devices = devices, .device_count = 4,
-	                            .buffers = buffers, .buffer_count = COUNT, .tcp_proto_version = 1}, *back;
+	struct neap_descriptor d = {.name = (char *)"10.0.0.1:15000",
+	                            .protocol = NEAP_PROTOCOL_RDMA,
+	                            .devices = devices,
+	                            .device_count = 4,
+	                            .buffers = buffers,
+	                            .buffer_count = COUNT,
+	                            .tcp_proto_version = 1},
+	                       *back;
 	for (int i = 0; i < 4; i++) {
 		(void)snprintf(names[i], sizeof names[i], "mlx5_%d", i);
 		devices[i] = (struct neap_device_desc){.name = names[i]};
 	}
 	for (uint32_t i = 0; i < COUNT; i++)
-		buffers[i] = (struct neap_buffer_desc){.address = UINT64_C(0x7f0000000000) + 8192 * i, .length = 4096, .name = (char *)"cpu:0",
-		                                       .rkeys = keys, .lkeys = keys, .key_count = 4};
+		buffers[i] = (struct neap_buffer_desc){.address = UINT64_C(0x7f0000000000) + 8192 * i,
+		                                       .length = 4096,
+		                                       .name = (char *)"cpu:0",
+		                                       .rkeys = keys,
+		                                       .lkeys = keys,
+		                                       .key_count = 4};
 	double start = cpu_ms();
 	size_t length;
 	char *text = encode(&d, &length);
@@ -638,8 +782,8 @@ START_TEST(is_fast_with_20000_buffers)
 		right += neap_descriptor_covers(back, buffers[i].address, 4096) && !neap_descriptor_covers(back, buffers[i].address, 4097);
 	double covered = cpu_ms();
 	ck_assert_uint_eq(right, COUNT);
-	printf("20000 buffers x 4 devices: %zu bytes, encode %.1f ms, decode %.1f ms, 40000 range checks %.1f ms\n", length, encoded - start,
-	       decoded - encoded, covered - decoded);
+	printf("20000 buffers x 4 devices: %zu bytes, encode %.1f ms, decode %.1f ms, 40000 range checks %.1f ms\n", length,
+	       encoded - start, decoded - encoded, covered - decoded);
 	ck_assert_uint_eq(back->buffer_count, COUNT);
 	ck_assert(covered - start < 1000);
 	char *again = encode(back, &length);

@@ -13,7 +13,7 @@
 #define NAMES_MAX 4
 #define DOCUMENT(port) "{\"buffers\":[],\"name\":\"self\",\"protocol\":\"tcp\",\"tcp_data_port\":" #port "}\n"
 
-/* --- a back-end that does as it is told -------------------------------------------------------------------------------------------- */
+/* --- a back-end that does as it is told --------------------------------------------------------------------------- */
 
 struct fake {
 	struct neap_directory_backend backend;
@@ -26,7 +26,8 @@ struct fake {
 	} pending[16];
 };
 
-static int fake_fetch(void *backend, const char *name, uint64_t timeout_ns, neap_handshake_done_func *done, void *user, uint64_t *call_p)
+static int fake_fetch(void *backend, const char *name, uint64_t timeout_ns, neap_handshake_done_func *done, void *user,
+                      uint64_t *call_p)
 {
 	struct fake *fake = backend;
 	ck_assert_uint_eq(timeout_ns, SHORT_NS);
@@ -89,9 +90,8 @@ static void found(void *user, int error, struct neap_snapshot *snapshot, const c
 static void open_rig(void)
 {
 	memset(&rig, 0, sizeof rig);
-	rig.fake.backend =
-		(struct neap_directory_backend){.scheme = "fake", .fetch = fake_fetch, .cancel = fake_cancel, .handshake_address = fake_address,
-	                                    .backend = &rig.fake};
+	rig.fake.backend = (struct neap_directory_backend){
+		.scheme = "fake", .fetch = fake_fetch, .cancel = fake_cancel, .handshake_address = fake_address, .backend = &rig.fake};
 	ck_assert_int_eq(neap_reactor_create(&rig.reactor, NULL), 0);
 	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &rig.fake.backend, NAMES_MAX, SHORT_NS), 0);
 }
@@ -147,7 +147,7 @@ static void drop(struct asked *asked)
 	asked->snapshot = NULL;
 }
 
-/* --- sharing and caching -------------------------------------------------------------------------------------------------------------- */
+/* --- sharing and caching ------------------------------------------------------------------------------------------ */
 
 START_TEST(lookups_share_a_fetch)
 {
@@ -290,7 +290,7 @@ START_TEST(every_wait_ends)
 }
 END_TEST
 
-/* --- bounds and life ------------------------------------------------------------------------------------------------------------------- */
+/* --- bounds and life ---------------------------------------------------------------------------------------------- */
 
 START_TEST(names_are_bounded)
 {
@@ -399,7 +399,7 @@ START_TEST(callbacks_may_do_anything)
 }
 END_TEST
 
-/* --- P2P ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- P2P ---------------------------------------------------------------------------------------------------------- */
 
 struct owner {
 	struct neap_handshake_service *service;
@@ -422,7 +422,8 @@ static uint16_t open_owner(struct owner *owner, uint16_t port)
 	int system_errno;
 	char why[200];
 	ck_assert_int_eq(neap_sockaddr_from_numeric("127.0.0.1", port, &address), 0);
-	int error = neap_handshake_service_create(&owner->service, rig.reactor, &address, 0, 0, NULL, &handlers, &system_errno, why, sizeof why);
+	int error = neap_handshake_service_create(&owner->service, rig.reactor, &address, 0, 0, NULL, &handlers, &system_errno, why,
+	                                          sizeof why);
 	ck_assert_msg(error == 0, "%s", why);
 	return neap_handshake_service_port(owner->service);
 }
@@ -512,17 +513,33 @@ START_TEST(p2p)
 }
 END_TEST
 
-/* --- names -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 START_TEST(p2p_names)
 {
 	static const struct {
 		const char *local, *name; /* NULL: refused */
 	} rows[] = {
-		{"127.0.0.1", "127.0.0.1:15234"}, {"127.0.0.1:12345", "127.0.0.1:15234"}, {"node-a", "node-a:15234"}, {"node-a:1", "node-a:15234"},
-		{"::1", "[::1]:15234"}, {"[::1]", "[::1]:15234"}, {"[::1]:9000", "[::1]:15234"}, {"::1:9000", "[::1:9000]:15234"},
-		{"fe80::1%eth0", "[fe80::1%eth0]:15234"}, {"[fe80::1%lo]:1", "[fe80::1%lo]:15234"}, {"", NULL}, {"[", NULL}, {"[]:1", NULL},
-		{"[::1]x:1", NULL}, {"host:", NULL}, {":1", NULL}, {"host:0", NULL}, {"host:65536", NULL}, {"host:abc", NULL}, {"host:1:2", NULL},
+		{"127.0.0.1", "127.0.0.1:15234"},
+		{"127.0.0.1:12345", "127.0.0.1:15234"},
+		{"node-a", "node-a:15234"},
+		{"node-a:1", "node-a:15234"},
+		{"::1", "[::1]:15234"},
+		{"[::1]", "[::1]:15234"},
+		{"[::1]:9000", "[::1]:15234"},
+		{"::1:9000", "[::1:9000]:15234"},
+		{"fe80::1%eth0", "[fe80::1%eth0]:15234"},
+		{"[fe80::1%lo]:1", "[fe80::1%lo]:15234"},
+		{"", NULL},
+		{"[", NULL},
+		{"[]:1", NULL},
+		{"[::1]x:1", NULL},
+		{"host:", NULL},
+		{":1", NULL},
+		{"host:0", NULL},
+		{"host:65536", NULL},
+		{"host:abc", NULL},
+		{"host:1:2", NULL},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		char name[NEAP_ADDRESS_TEXT_MAX], why[200] = "";
@@ -571,9 +588,11 @@ START_TEST(schemes)
 		int error;
 		const char *scheme;
 	} rows[] = {
-		{"P2PHANDSHAKE", 0, "P2PHANDSHAKE"}, {"p2phandshake", NEAP_ENOTSUP, "etcd"}, {"127.0.0.1:2379", NEAP_ENOTSUP, "etcd"},
-		{"etcd://a,b,c", NEAP_ENOTSUP, "etcd"}, {"redis://h:1", NEAP_ENOTSUP, "redis"}, {"http://h:8080/metadata", NEAP_ENOTSUP, "http"},
-		{"https://h/m", NEAP_ENOTSUP, "https"}, {"HTTP://h", NEAP_EINVAL, NULL}, {"zookeeper://h", NEAP_EINVAL, NULL}, {"://", NEAP_EINVAL, NULL},
+		{"P2PHANDSHAKE", 0, "P2PHANDSHAKE"},      {"p2phandshake", NEAP_ENOTSUP, "etcd"},
+		{"127.0.0.1:2379", NEAP_ENOTSUP, "etcd"}, {"etcd://a,b,c", NEAP_ENOTSUP, "etcd"},
+		{"redis://h:1", NEAP_ENOTSUP, "redis"},   {"http://h:8080/metadata", NEAP_ENOTSUP, "http"},
+		{"https://h/m", NEAP_ENOTSUP, "https"},   {"HTTP://h", NEAP_EINVAL, NULL},
+		{"zookeeper://h", NEAP_EINVAL, NULL},     {"://", NEAP_EINVAL, NULL},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const char *scheme;

@@ -76,8 +76,15 @@ START_TEST(checks_the_length)
 		uint64_t length;
 		bool good;
 	} rows[] = {
-		{0, false}, {1, true}, {LIMIT, true}, {LIMIT + 1, false}, {UINT64_C(1) << 20, false}, {UINT64_C(1) << 32, false},
-		{(UINT64_C(1) << 32) + 1, false}, {UINT64_C(1) << 63, false}, {UINT64_MAX, false},
+		{0, false},
+		{1, true},
+		{LIMIT, true},
+		{LIMIT + 1, false},
+		{UINT64_C(1) << 20, false},
+		{UINT64_C(1) << 32, false},
+		{(UINT64_C(1) << 32) + 1, false},
+		{UINT64_C(1) << 63, false},
+		{UINT64_MAX, false},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct neap_frame_reader reader;
@@ -127,8 +134,8 @@ START_TEST(tells_the_type)
 		uint8_t first;
 		int type;
 		bool old;
-	} rows[] = {{0, 0, false}, {1, 1, false}, {2, 2, false}, {3, 3, false}, {4, 0, true}, {'{', 0, true}, {0x7f, 0, true},
-	            {0x80, -1, false}, {0xfe, -1, false}, {0xff, -1, false}};
+	} rows[] = {{0, 0, false},  {1, 1, false},   {2, 2, false},     {3, 3, false},     {4, 0, true},
+	            {'{', 0, true}, {0x7f, 0, true}, {0x80, -1, false}, {0xfe, -1, false}, {0xff, -1, false}};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct neap_frame_reader reader;
 		char bytes[11] = {3, 0, 0, 0, 0, 0, 0, 0, (char)rows[i].first, '{', '}'};
@@ -155,7 +162,7 @@ START_TEST(writes_heads)
 }
 END_TEST
 
-/* --- notify ------------------------------------------------------------------------------------------------------------------------- */
+/* --- notify ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(notify_round_trip)
 {
@@ -211,12 +218,13 @@ START_TEST(notify_rules)
 }
 END_TEST
 
-/* --- connection ---------------------------------------------------------------------------------------------------------------------- */
+/* --- connection --------------------------------------------------------------------------------------------------- */
 
-static const char empty_connection[] =
-	"{\"local_gid\":\"\",\"local_lid\":0,\"local_nic_path\":\"\",\"payload\":\"\",\"peer_nic_path\":\"\",\"qp_num\":[],\"reply_msg\":\"\"}\n";
+static const char empty_connection[] = "{\"local_gid\":\"\",\"local_lid\":0,\"local_nic_path\":\"\",\"payload\":\"\",\"peer_nic_"
+                                       "path\":\"\",\"qp_num\":[],\"reply_msg\":\"\"}\n";
 static const char captured_connection[] =
-	"{\"local_gid\":\"00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02\",\"local_lid\":0,\"local_nic_path\":\"10.77.0.2:15709@rxe1\","
+	"{\"local_gid\":\"00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02\",\"local_lid\":0,\"local_nic_path\":\"10.77.0.2:15709@"
+	"rxe1\","
 	"\"payload\":\"\",\"peer_nic_path\":\"10.77.0.1:15270@rxe0\",\"qp_num\":[17,18],\"ready_ack\":false,\"reply_msg\":\"\"}\n";
 
 START_TEST(connection_vectors)
@@ -255,7 +263,8 @@ START_TEST(connection_rules)
 		const char *text;
 	} rows[] = {
 		{0, "{}"},
-		{0, "{\"local_lid\":\"x\",\"ready_ack\":null,\"payload\":null,\"qp_num\":null,\"local_gid\":null,\"reply_msg\":null,\"peer_nic_path\":null}"},
+		{0, "{\"local_lid\":\"x\",\"ready_ack\":null,\"payload\":null,\"qp_num\":null,\"local_gid\":null,\"reply_msg\":null,\"peer_"
+	        "nic_path\":null}"},
 		{0, "{\"local_lid\":65535,\"qp_num\":[16777215,0],\"extra\":{}}"},
 		{0, "{\"ready_ack\":\"true\"}"},
 		{0, "{\"ready_ack\":1}"},

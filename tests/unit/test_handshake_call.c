@@ -98,7 +98,7 @@ static void take_request(struct raw_peer *peer)
 	ck_assert_mem_eq(peer->bytes, request, sizeof request - 1);
 }
 
-/* --- good peers ---------------------------------------------------------------------------------------------------------------- */
+/* --- good peers --------------------------------------------------------------------------------------------------- */
 
 START_TEST(asks_and_closes_first)
 {
@@ -177,7 +177,7 @@ START_TEST(large_request_and_extra_bytes)
 }
 END_TEST
 
-/* --- bad ones -------------------------------------------------------------------------------------------------------------------- */
+/* --- bad ones ----------------------------------------------------------------------------------------------------- */
 
 START_TEST(nobody_listens)
 {
@@ -196,7 +196,8 @@ START_TEST(name_does_not_resolve)
 	struct asked asked = {0};
 	struct neap_host_port peer = {.host = "no-such-host.invalid", .port = 1, .has_port = true};
 	open_rig(NULL, 10, 0);
-	ck_assert_int_eq(neap_handshake_call(rig.caller, &peer, NEAP_HANDSHAKE_PROBE, "{}", 2, 10 * SECOND_NS, answered, &asked, &asked.call), 0);
+	ck_assert_int_eq(
+		neap_handshake_call(rig.caller, &peer, NEAP_HANDSHAKE_PROBE, "{}", 2, 10 * SECOND_NS, answered, &asked, &asked.call), 0);
 	ck_assert(drive_until(rig.reactor, &asked.done, 15000));
 	ck_assert_msg(asked.error == NEAP_EDNS || asked.error == NEAP_ETIMEDOUT, "%d", asked.error);
 	ck_assert_ptr_nonnull(strstr(asked.why, "no-such-host.invalid:1"));
@@ -328,7 +329,7 @@ START_TEST(bad_replies)
 }
 END_TEST
 
-/* --- limits and life ------------------------------------------------------------------------------------------------------------- */
+/* --- limits and life ---------------------------------------------------------------------------------------------- */
 
 START_TEST(limits)
 {
@@ -342,11 +343,13 @@ START_TEST(limits)
 	neap_handshake_cancel(rig.caller, asked[0].call);
 	ck_assert_int_eq(try_ask(&asked[CALLS_MAX], NEAP_HANDSHAKE_PROBE, "{}", 2, SECOND_NS), 0);
 	struct neap_host_port nowhere = {.host = "127.0.0.1"};
-	ck_assert_int_eq(neap_handshake_call(rig.caller, &nowhere, NEAP_HANDSHAKE_PROBE, "{}", 2, 1, answered, &asked[0], &asked[0].call),
-	                 NEAP_EAGAIN);
+	ck_assert_int_eq(
+		neap_handshake_call(rig.caller, &nowhere, NEAP_HANDSHAKE_PROBE, "{}", 2, 1, answered, &asked[0], &asked[0].call),
+		NEAP_EAGAIN);
 	neap_handshake_cancel(rig.caller, asked[1].call);
-	ck_assert_int_eq(neap_handshake_call(rig.caller, &nowhere, NEAP_HANDSHAKE_PROBE, "{}", 2, 1, answered, &asked[0], &asked[0].call),
-	                 NEAP_EINVAL);
+	ck_assert_int_eq(
+		neap_handshake_call(rig.caller, &nowhere, NEAP_HANDSHAKE_PROBE, "{}", 2, 1, answered, &asked[0], &asked[0].call),
+		NEAP_EINVAL);
 	ck_assert_uint_eq(asked[0].call, 0);
 	free(json);
 	close_rig(); /* with calls under way */
