@@ -14,7 +14,7 @@ struct tool_buffer {
 	char *memory;
 	uint64_t bytes;
 	neap_region_id region;
-	bool registered;
+	bool registered, part; /* part: of another buffer's memory */
 };
 
 /* One command's batch. */

@@ -108,6 +108,21 @@ class Tool:
         self.buffers[name] = event
         return event["address"]
 
+    def part(self, name, parent, offset, size, access="open"):
+        event = self.ask("part", name, parent, offset, size, access, event="buffer")
+        if event["error"]:
+            raise AssertionError(event)
+        self.buffers[name] = event
+        return event["address"]
+
+    def loop(self, name, size):
+        """A buffer of any size over a little memory."""
+        event = self.ask("loop", name, size, event="buffer")
+        if event["error"]:
+            raise AssertionError(event)
+        self.buffers[name] = event
+        return event["address"]
+
     def address(self, name):
         return self.buffers[name]["address"]
 

@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#define LOOP_BYTES (UINT64_C(32) << 20)
 
 /* --- output -------------------------------------------------------------------------------------------------------------------------- */
 
@@ -85,22 +88,65 @@ static int register_buffer(struct tool *tool, struct tool_buffer *buffer, const 
 	return error;
 }
 
-/* buffer NAME BYTES [open|closed|grant|plain]: fresh memory, between pages that cannot be touched. */
+static struct tool_buffer *new_buffer(struct tool *tool, const char *name, const char *bytes)
+{
+	for (int i = 0; i < TOOL_BUFFERS; i++) {
+		struct tool_buffer *buffer = &tool->buffers[i];
+		if (buffer->memory)
+			continue;
+		snprintf(buffer->name, sizeof buffer->name, "%s", name);
+		buffer->bytes = strtoull(bytes, NULL, 0);
+		return buffer;
+	}
+	return NULL;
+}
+
+static void finish_buffer(struct tool *tool, struct tool_buffer *buffer, const char *access)
+{
+	char why[512] = "no memory";
+	int error = buffer->memory ? register_buffer(tool, buffer, access, why, sizeof why) : NEAP_ENOMEM;
+	tool_event("{\"event\":\"buffer\",\"name\":%s,\"error\":%d,\"why\":%s,\"address\":%" PRIuPTR ",\"bytes\":%" PRIu64 "}",
+	           tool_quote(buffer->name), error, tool_quote(error ? why : ""), (uintptr_t)buffer->memory, buffer->bytes);
+}
+
+/* buffer NAME BYTES [open|closed|grant|plain]: fresh memory. */
 static void make_buffer(struct tool *tool, char **words, int count)
 {
-	char why[512] = "";
-	struct tool_buffer *buffer = NULL;
-	for (int i = 0; i < TOOL_BUFFERS && !buffer; i++)
-		if (!tool->buffers[i].memory)
-			buffer = &tool->buffers[i];
+	char why[512];
+	struct tool_buffer *buffer = new_buffer(tool, words[1], words[2]);
 	if (!buffer)
 		return;
-	snprintf(buffer->name, sizeof buffer->name, "%s", words[1]);
-	buffer->bytes = strtoull(words[2], NULL, 0);
 	buffer->memory = app_memory_map(buffer->bytes, false, why, sizeof why);
-	int error = buffer->memory ? register_buffer(tool, buffer, count > 3 ? words[3] : "open", why, sizeof why) : NEAP_ENOMEM;
-	tool_event("{\"event\":\"buffer\",\"name\":%s,\"error\":%d,\"why\":%s,\"address\":%" PRIuPTR ",\"bytes\":%" PRIu64 "}",
-	           tool_quote(words[1]), error, tool_quote(why), (uintptr_t)buffer->memory, buffer->bytes);
+	finish_buffer(tool, buffer, count > 3 ? words[3] : "open");
+}
+
+/* part NAME PARENT OFFSET BYTES ACCESS: some of another buffer's memory, registered by itself. */
+static void make_part(struct tool *tool, char **words)
+{
+	struct tool_buffer *parent = tool_buffer_find(tool, words[2]), *buffer = new_buffer(tool, words[1], words[4]);
+	if (!parent || !buffer)
+		return;
+	buffer->part = true;
+	buffer->memory = parent->memory + strtoull(words[3], NULL, 0);
+	finish_buffer(tool, buffer, words[5]);
+}
+
+/* loop NAME BYTES: that many bytes of address space over one piece of LOOP_BYTES, again and again: size without memory. */
+static void make_loop(struct tool *tool, char **words)
+{
+	struct tool_buffer *buffer = new_buffer(tool, words[1], words[2]);
+	int fd = memfd_create("loop", MFD_CLOEXEC);
+	if (!buffer || fd < 0 || ftruncate(fd, LOOP_BYTES))
+		return;
+	char *base = mmap(NULL, buffer->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	for (uint64_t at = 0; base != MAP_FAILED && at < buffer->bytes; at += LOOP_BYTES) {
+		uint64_t rest = buffer->bytes - at;
+		if (mmap(base + at, rest < LOOP_BYTES ? rest : LOOP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+			base = MAP_FAILED;
+	}
+	close(fd);
+	buffer->memory = base == MAP_FAILED ? NULL : base;
+	finish_buffer(tool, buffer, "open");
 }
 
 static void on_region_released(void *user)
@@ -310,7 +356,8 @@ void tool_begin_close(struct tool *tool)
 void tool_free(struct tool *tool)
 {
 	for (int i = 0; i < TOOL_BUFFERS; i++)
-		app_memory_unmap(tool->buffers[i].memory, tool->buffers[i].bytes);
+		if (!tool->buffers[i].part)
+			app_memory_unmap(tool->buffers[i].memory, tool->buffers[i].bytes);
 	while (tool->batches) {
 		struct tool_batch *batch = tool->batches;
 		tool->batches = batch->next;
@@ -335,6 +382,10 @@ static bool memory_command(struct tool *tool, char **words, int count)
 	const char *verb = words[0];
 	if (!strcmp(verb, "buffer") && count >= 3)
 		make_buffer(tool, words, count);
+	else if (!strcmp(verb, "part") && count == 6)
+		make_part(tool, words);
+	else if (!strcmp(verb, "loop") && count == 3)
+		make_loop(tool, words);
 	else if (!strcmp(verb, "unregister") && count == 2 && tool_buffer_find(tool, words[1]))
 		unregister(tool, tool_buffer_find(tool, words[1]));
 	else if ((!strcmp(verb, "fill") || !strcmp(verb, "check") || !strcmp(verb, "zero") || !strcmp(verb, "check_zero")) && count >= 4)
