@@ -83,7 +83,8 @@ struct neap_resolution;
 typedef void neap_resolved_func(void *user, int error, const char *detail, const struct neap_sockaddr *addresses, uint32_t count);
 
 struct neap_net {
-	/* Begins to connect. The stream reports NEAP_WRITABLE when connected or NEAP_ERROR_READY; then connect_result tells which.
+	/* Begins to connect, NEAP_WRITABLE wanted. The stream reports that when connected, or NEAP_ERROR_READY; connect_result tells
+	 * which.
 	 * NULL and *error_p = -errno when it cannot even begin. */
 	struct neap_stream *(*connect)(struct neap_net *net, struct neap_reactor *reactor, const struct neap_sockaddr *address,
 	                               const struct neap_socket_options *options, int *error_p);

@@ -26,9 +26,9 @@ static double seconds_now(void)
 
 static void print_options(const struct te_options *o)
 {
-	printf("  nodes %u, blocks %u x %u bytes, operations %u, in flight %u, lanes %u, plain %u/1000, checksum %d, cancel %u/1000, "
+	printf("  nodes %u, blocks %u x %u bytes, operations %u, in flight %u, one each %u us, lanes %u, plain %u/1000, checksum %d, cancel %u/1000, "
 	       "deadline %u/1000, faults every %u ms:%s%s%s%s\n",
-	       o->nodes, o->blocks_per_stripe, o->block_bytes, o->operations, o->inflight_max, o->lanes, o->plain_per_mille, o->checksum,
+	       o->nodes, o->blocks_per_stripe, o->block_bytes, o->operations, o->inflight_max, o->work_period_us, o->lanes, o->plain_per_mille, o->checksum,
 	       o->cancel_per_mille, o->deadline_per_mille, o->fault_period_ms, o->faults_pause ? " pause" : "",
 	       o->faults_cut ? " cut" : "", o->faults_partition ? " partition" : "", o->faults_crash ? " crash" : "");
 }

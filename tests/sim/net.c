@@ -572,6 +572,7 @@ static struct neap_stream *net_connect(struct neap_net *net, struct neap_reactor
 	sim->connections++;
 	struct sim_endpoint *end = endpoint_create(connection, 0, node);
 	end->phase = ENDPOINT_CONNECTING;
+	end->wanted = NEAP_WRITABLE;
 	if (!sim->severed[node->host][host]) /* a lost SYN is not repeated: the caller has a deadline */
 		send_segment(connection, 1, SEGMENT_SYN, NULL, 0);
 	return &end->stream;

@@ -270,6 +270,7 @@ struct sim_node *sim_node_create(struct sim *sim, uint32_t host)
 		return NULL;
 	}
 	sim->nodes[sim->node_count++] = node;
+	sim_node_wake(node); /* a reactor tells of changes only once it has been armed */
 	return node;
 }
 

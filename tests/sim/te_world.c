@@ -15,6 +15,7 @@
 #define ARENA_BYTES (UINT64_C(4) << 20)
 #define GUARD_BYTES 4096u
 #define HANDSHAKE_PORT 15100u
+#define DECOY_BYTES 4096u /* a second region that comes and goes, only read: what is refused must be refused honestly */
 
 enum link_phase { LINK_CLOSED, LINK_OPENING, LINK_OPEN };
 
@@ -33,6 +34,8 @@ struct te_node {
 	struct neap_engine *engine;
 	unsigned char *memory; /* registered region of this incarnation */
 	uint64_t memory_bytes;
+	unsigned char *decoy; /* behind a gap in the same arena */
+	neap_region_id decoy_region; /* 0: not registered now */
 	struct te_link links[NODES_MAX];
 	uint32_t inflight;
 	bool up;
@@ -47,7 +50,7 @@ struct te_operation {
 	unsigned char *before, *after, *local, *poison;
 	uint32_t offset;
 	neap_batch_id batch;
-	bool cancel_asked, deadline;
+	bool cancel_asked, deadline, decoy;
 };
 
 struct te_world {
@@ -62,9 +65,41 @@ struct te_world {
 	uint8_t *block_busy;      /* [target][initiator][block] */
 	uint8_t *block_tainted;   /* its content is one of two, for ever */
 	uint32_t arenas;
-	bool faults, issuing;
+	bool faults, issuing, remote_only;
 	uint32_t closed;
 };
+
+static int write_stderr(void *user, const void *bytes, size_t length)
+{
+	(void)user;
+	return fwrite(bytes, 1, length, stderr) == length ? NEAP_OK : NEAP_ESOCKET;
+}
+
+static void print_operations(const struct te_world *world)
+{
+	for (uint32_t i = 0; i < OPERATIONS_MAX; i++) {
+		const struct te_operation *op = &world->operations[i];
+		if (op->used && !op->ended)
+			fprintf(stderr, "pending: %s of %lu bytes, node %u.%u -> %u.%u, batch %llx%s%s\n", op->request.opcode == NEAP_WRITE ? "write" : "read",
+			        (unsigned long)op->request.length, op->initiator, op->initiator_incarnation, op->target, op->target_incarnation,
+			        (unsigned long long)op->batch, op->cancel_asked ? ", cancel asked" : "", op->deadline ? ", deadline" : "");
+	}
+}
+
+/* With NEAP_SIM_LOG, a violation shows what the machines did last. */
+static void print_traces(const struct te_world *world)
+{
+	if (!getenv("NEAP_SIM_LOG"))
+		return;
+	print_operations(world);
+	for (uint32_t i = 0; i < world->options.nodes; i++) {
+		const struct te_node *node = &world->nodes[i];
+		if (!node->sim_node || !node->sim_node->reactor)
+			continue;
+		fprintf(stderr, "--- node %u.%u\n", node->index, node->incarnation);
+		(void)neap_trace_write_text(neap_reactor_dispatcher(node->sim_node->reactor), write_stderr, NULL);
+	}
+}
 
 /* --- failing ----------------------------------------------------------------------------------------------------------------- */
 
@@ -78,6 +113,7 @@ static void violation(struct te_world *world, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(world->result->what, sizeof(world->result->what), format, arguments);
 	va_end(arguments);
+	print_traces(world);
 }
 
 static struct sim_random *workload(struct te_world *world)
@@ -127,6 +163,14 @@ static uint64_t block_offset(const struct te_world *world, uint32_t initiator, u
 
 /* --- nodes ------------------------------------------------------------------------------------------------------------------------ */
 
+static void register_decoy(struct te_node *node)
+{
+	char why[128];
+	struct neap_memory memory = {.address = node->decoy, .length = DECOY_BYTES, .location = "cpu:0"};
+	if (neap_memory_register(node->engine, &memory, 1, &node->decoy_region, why, sizeof(why)) != NEAP_OK)
+		violation(node->world, "decoy of node %u: %s", node->index, why);
+}
+
 static bool node_start(struct te_node *node)
 {
 	struct te_world *world = node->world;
@@ -168,6 +212,9 @@ static bool node_start(struct te_node *node)
 		violation(world, "memory of node %u: %s", node->index, why);
 		return false;
 	}
+	node->decoy = node->memory + ARENA_BYTES / 2;
+	fill(node->decoy, DECOY_BYTES, node->index);
+	register_decoy(node);
 	memset(node->links, 0, sizeof(node->links));
 	node->inflight = 0;
 	node->up = true;
@@ -284,6 +331,8 @@ static void count_outcome(struct te_world *world, const struct te_operation *op,
 		write ? seen->write_completed++ : seen->read_completed++;
 		if (op->initiator == op->target)
 			seen->local_transfer++;
+		else
+			seen->remote_completed++;
 	} else {
 		world->result->failed++;
 	}
@@ -293,7 +342,6 @@ static void count_outcome(struct te_world *world, const struct te_operation *op,
 	}
 	if (write && outcome->status == NEAP_FAILED && outcome->effect == NEAP_EFFECT_NONE)
 		seen->write_failed_no_effect++;
-	seen->partial_effect += outcome->effect == NEAP_EFFECT_PARTIAL;
 	seen->timed_out += outcome->status == NEAP_TIMEOUT;
 	seen->refused_by_peer += outcome->cause == NEAP_CAUSE_REFUSED_BY_PEER;
 	seen->range_refused_after_restart += outcome->cause == NEAP_CAUSE_RANGE_NOT_REMOTE;
@@ -343,7 +391,10 @@ static void on_request(void *user, neap_batch_id batch, uint32_t index, void *re
 	size_t block = block_index(world, op->target, op->initiator, op->block);
 	bool same_target = target->incarnation == op->target_incarnation;
 	bool initiator_dead = initiator->incarnation != op->initiator_incarnation || !initiator->up;
-	if (op->request.opcode == NEAP_WRITE) {
+	if (op->decoy) {
+		if (outcome->status == NEAP_COMPLETED && memcmp(op->local, op->target_block + op->offset, op->request.length) != 0)
+			violation(world, "a read of the decoy COMPLETED with other bytes");
+	} else if (op->request.opcode == NEAP_WRITE) {
 		check_block(world, op, outcome, "at completion");
 		if (same_target && (outcome->effect == NEAP_EFFECT_UNKNOWN || initiator_dead))
 			world->block_tainted[block] = 1;
@@ -356,9 +407,9 @@ static void on_request(void *user, neap_batch_id batch, uint32_t index, void *re
 	/* The buffer is the user's again: whoever still reads it sends poison, whoever still writes it is seen at the end. */
 	fill(op->local, op->request.length, UINT64_C(0xDEAD0000) + world->issued);
 	memcpy(op->poison, op->local, op->request.length);
-	if (same_target)
+	if (same_target && !op->decoy)
 		world->block_busy[block] = 0;
-	if (outcome->cause == NEAP_CAUSE_RANGE_NOT_REMOTE || outcome->cause == NEAP_CAUSE_OTHER_INSTANCE)
+	if ((outcome->cause == NEAP_CAUSE_RANGE_NOT_REMOTE && !op->decoy) || outcome->cause == NEAP_CAUSE_OTHER_INSTANCE)
 		initiator->links[op->target].phase = LINK_CLOSED;
 }
 
@@ -416,7 +467,10 @@ static void prepare_operation(struct te_world *world, struct te_operation *op, s
 	memcpy(op->before, op->target_block, bytes);
 	memcpy(op->after, op->before, bytes);
 	fill(op->local, length, UINT64_C(1) << 40 | world->issued);
-	bool write = sim_random_chance(random, 600);
+	op->decoy = bytes <= DECOY_BYTES && sim_random_chance(random, 100);
+	if (op->decoy)
+		op->target_block = target->decoy;
+	bool write = !op->decoy && sim_random_chance(random, 600);
 	if (write)
 		memcpy(op->after + op->offset, op->local, length);
 	op->request = (struct neap_request){
@@ -436,6 +490,8 @@ static void issue(struct te_world *world, struct te_node *node)
 	uint32_t block = (uint32_t)sim_random_below(random, world->options.blocks_per_stripe);
 	size_t index = block_index(world, target->index, node->index, block);
 	struct te_link *link = &node->links[target->index];
+	if (target == node && world->remote_only)
+		return;
 	if (target != node) {
 		if (link->phase == LINK_CLOSED)
 			open_link(node, target->index);
@@ -468,7 +524,8 @@ static void issue(struct te_world *world, struct te_node *node)
 		recycle(world, op);
 		return;
 	}
-	world->block_busy[index] = 1;
+	if (!op->decoy)
+		world->block_busy[index] = 1;
 	world->issued++;
 	node->inflight++;
 	if (sim_random_chance(random, world->options.cancel_per_mille))
@@ -487,12 +544,24 @@ static void work(struct sim *sim, void *user, uint64_t argument)
 	if (awake && node->inflight < world->options.inflight_max && world->issuing)
 		issue(world, node);
 	if (world->issuing && world->issued < world->options.operations)
-		sim_after(sim, 1 + sim_random_below(workload(world), 2 * MS), work, world, argument);
+		sim_after(sim, 1 + sim_random_below(workload(world), UINT64_C(2000) * world->options.work_period_us), work, world, argument);
 	else
 		world->issuing = false;
 }
 
 /* --- faults ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void toggle_decoy(struct te_node *node)
+{
+	if (!node->up || node->sim_node->paused)
+		return;
+	if (!node->decoy_region) {
+		register_decoy(node);
+	} else {
+		if (neap_memory_unregister(node->engine, node->decoy_region, NULL, NULL) == NEAP_OK)
+			node->decoy_region = 0;
+	}
+}
 
 static void forget_target(struct te_world *world, uint32_t target)
 {
@@ -550,6 +619,8 @@ static void fault(struct sim *sim, void *user, uint64_t argument)
 		return;
 	struct sim_random *random = faults(world);
 	uint32_t a = (uint32_t)sim_random_below(random, options->nodes), b = (uint32_t)sim_random_below(random, options->nodes);
+	if (sim_random_chance(random, 300))
+		toggle_decoy(&world->nodes[sim_random_below(random, options->nodes)]);
 	switch (sim_random_below(random, 4)) {
 	case 0:
 		if (options->faults_pause && world->nodes[a].up) {
@@ -590,12 +661,13 @@ void te_options_from_seed(uint64_t seed, struct te_options *options_p)
 		.blocks_per_stripe = 4,
 		.operations = slow ? 60 : 250,
 		.inflight_max = 1 + (uint32_t)sim_random_below(random, 16),
+		.work_period_us = 500 + (uint32_t)sim_random_below(random, 20000),
 		.lanes = 1 + (uint32_t)sim_random_below(random, 3),
 		.plain_per_mille = sim_random_chance(random, 500) ? 500 : 0,
 		.checksum = sim_random_chance(random, 300),
 		.cancel_per_mille = sim_random_chance(random, 500) ? 50 : 0,
 		.deadline_per_mille = sim_random_chance(random, 500) ? 50 : 0,
-		.fault_period_ms = sim_random_chance(random, 800) ? 20 + (uint32_t)sim_random_below(random, 400) : 0,
+		.fault_period_ms = sim_random_chance(random, 800) ? 10 + (uint32_t)sim_random_below(random, 300) : 0,
 		.faults_pause = sim_random_chance(random, 700),
 		.faults_cut = sim_random_chance(random, 700),
 		.faults_partition = sim_random_chance(random, 700),
@@ -668,14 +740,17 @@ static void liveness(struct te_world *world)
 		violation(world, "an operation did not end within 120 virtual seconds after everything had healed");
 	if (world->options.fault_period_ms == 0)
 		return;
-	uint64_t completed = world->result->completed;
-	world->options.operations = world->issued + 40;
+	uint64_t completed = world->result->sometimes.remote_completed;
+	world->options.operations = world->issued + 20;
+	world->remote_only = true;
 	world->options.cancel_per_mille = world->options.deadline_per_mille = 0;
 	world->issuing = true;
 	sim_after(sim, 1, work, world, 0);
 	if (!sim_run_until(sim, safety_over, world, 600000 * MS) || !sim_run_until(sim, all_ended, world, 120000 * MS))
 		violation(world, "the healed cluster does no work");
-	world->result->sometimes.completed_after_fault += world->result->completed > completed;
+	if (world->result->ok && world->result->sometimes.remote_completed == completed)
+		violation(world, "nothing between peers succeeds after everything has healed");
+	world->result->sometimes.completed_after_fault++;
 }
 
 static void close_all(struct te_world *world)

@@ -17,6 +17,7 @@ struct te_options {
 	uint32_t block_bytes, blocks_per_stripe;
 	uint32_t operations;       /* of the safety phase */
 	uint32_t inflight_max;     /* per initiator */
+	uint32_t work_period_us;   /* mean time between operations of the whole cluster */
 	uint32_t lanes;
 	uint32_t plain_per_mille;  /* nodes that are plain (v2) or v1 towards others */
 	bool checksum;
@@ -28,10 +29,10 @@ struct te_options {
 
 /* Conditions that a soak must have seen at least once. */
 #define TE_SOMETIMES(S)                                                                                                     \
-	S(write_completed) S(read_completed) S(write_effect_unknown) S(write_failed_no_effect) S(partial_effect)                  \
+	S(write_completed) S(read_completed) S(write_effect_unknown) S(write_failed_no_effect)                  \
 	S(timed_out) S(canceled_queued) S(canceled_under_way) S(completed_after_fault) S(peer_restarted) S(request_repeated)     \
 	S(descriptor_refreshed) S(range_refused_after_restart) S(node_paused) S(connection_cut) S(partitioned) S(tiny_budget)      \
-	S(local_transfer) S(neap_lane) S(plain_v2_lane) S(plain_v1_lane) S(refused_by_peer) S(close_with_work)
+	S(local_transfer) S(remote_completed) S(neap_lane) S(plain_v2_lane) S(plain_v1_lane) S(refused_by_peer) S(close_with_work)
 
 struct te_sometimes {
 #define TE_FIELD(name) uint64_t name;
