@@ -5,7 +5,6 @@
 #include "reactor/core.h"
 #include "reactor/mailbox.h"
 #include "reactor/wheel.h"
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/types.h>
 
@@ -42,7 +41,7 @@ struct neap_turn {
 
 struct neap_reactor {
 	/* who and when */
-	pthread_t owner;
+	const void *owner; /* thread pointer */
 	struct neap_fork_guard guard;
 	bool owner_ran, in_turn, stopping, stopped;
 	bool own_loop;             /* neap_reactor_run sleeps in the epoll set itself */
@@ -104,6 +103,11 @@ void neap_environment_defaults(struct neap_reactor_options *options);
 int neap_fork_guard_set(struct neap_fork_guard *guard);
 void neap_fork_guard_release(struct neap_fork_guard *guard);
 bool neap_fork_guard_by_pid(const struct neap_fork_guard *guard);
+/* Unique among live threads, and one instruction: pthread_self is a call. */
+static inline const void *neap_thread(void)
+{
+	return __builtin_thread_pointer();
+}
 static inline bool neap_reactor_forked(const struct neap_reactor *reactor)
 {
 	if (reactor->simulated)
@@ -114,7 +118,7 @@ static inline int neap_reactor_check_inline(const struct neap_reactor *reactor)
 {
 	if (neap_reactor_forked(reactor))
 		return NEAP_EFORKED;
-	return pthread_equal(reactor->owner, pthread_self()) ? NEAP_OK : NEAP_ETHREAD;
+	return reactor->owner == neap_thread() ? NEAP_OK : NEAP_ETHREAD;
 }
 
 /* reactor.c */

@@ -86,7 +86,7 @@ int neap_reactor_create(struct neap_reactor **reactor_p, const struct neap_react
 	reactor->options = filled;
 	reactor->simulated = options && options->net;
 	reactor->own_clock = options && options->clock.now_ns;
-	reactor->owner = pthread_self();
+	reactor->owner = neap_thread();
 	reactor->epoll_fd = reactor->event_fd = reactor->timer_fd = -1;
 	reactor->ready_tail = &reactor->ready;
 	reactor->reap_tail = &reactor->reaps;
@@ -120,7 +120,7 @@ int neap_reactor_adopt(struct neap_reactor *reactor)
 		return NEAP_EFORKED;
 	if (reactor->in_turn)
 		return NEAP_EREENTERED;
-	reactor->owner = pthread_self();
+	reactor->owner = neap_thread();
 	reactor->owner_ran = true;
 	return NEAP_OK;
 }

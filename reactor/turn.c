@@ -269,10 +269,10 @@ int neap_turn_may_begin(struct neap_reactor *reactor)
 	if (neap_reactor_forked(reactor))
 		return NEAP_EFORKED;
 	if (!reactor->owner_ran && !reactor->in_turn) {
-		reactor->owner = pthread_self();
+		reactor->owner = neap_thread();
 		reactor->owner_ran = true;
 	}
-	if (!pthread_equal(reactor->owner, pthread_self()))
+	if (reactor->owner != neap_thread())
 		return NEAP_ETHREAD;
 	return reactor->in_turn ? NEAP_EREENTERED : NEAP_OK;
 }

@@ -28,10 +28,6 @@ struct neap_wheel {
 /* `wheel` is zeroed memory. */
 void neap_wheel_init(struct neap_wheel *wheel, uint64_t now_ns);
 
-/* Starts a timer or moves a started one. A due time in the past is handed out by the next turn. */
-void neap_wheel_start(struct neap_wheel *wheel, struct neap_timer *timer, uint64_t due_ns);
-void neap_wheel_cancel(struct neap_wheel *wheel, struct neap_timer *timer);
-
 /* A turn: begin it with the time, then take until NULL. Timers started meanwhile wait for the next turn even when they are due, so a
  * timer that starts itself again cannot hold a turn. `*work_p` is lowered for each timer touched; NULL with *work_p 0 means that more
  * is to do at this time. A timer handed out is no longer active. */
@@ -41,5 +37,88 @@ struct neap_timer *neap_wheel_take(struct neap_wheel *wheel, uint32_t *work_p);
 /* Not after the earliest due time; UINT64_MAX without timers, 0 when work was left over by the last turn. May be earlier than the
  * earliest due time where a crowded slot must be spread first: at most once a level. */
 uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel);
+
+/* --- start and cancel: inline, they are what a busy program does all the time */
+
+static inline uint64_t neap_wheel_tick(uint64_t ns)
+{
+	return ns >> NEAP_WHEEL_TICK_SHIFT;
+}
+
+struct neap_wheel_place {
+	unsigned level, slot;
+};
+
+/* Where a timer due at `tick` lies while the cursor stands at `cursor`. The answer stays true until the timer's slot is emptied: the
+ * cursor moves only to where nothing lies before it. */
+static inline struct neap_wheel_place neap_wheel_place_of(uint64_t tick, uint64_t cursor)
+{
+	if (tick <= cursor)
+		return (struct neap_wheel_place){0, (unsigned)(cursor % NEAP_WHEEL_SLOTS)};
+	unsigned highest = 63u - (unsigned)__builtin_clzll(tick ^ cursor);
+	unsigned level = highest / NEAP_WHEEL_DIGIT_BITS;
+	return (struct neap_wheel_place){level, (unsigned)(tick >> (level * NEAP_WHEEL_DIGIT_BITS)) % NEAP_WHEEL_SLOTS};
+}
+
+static inline void neap_wheel_link(struct neap_timer **head, struct neap_timer *timer)
+{
+	timer->next = *head;
+	if (timer->next)
+		timer->next->slot = &timer->next;
+	timer->slot = head;
+	*head = timer;
+}
+
+static inline void neap_wheel_put(struct neap_wheel *wheel, struct neap_timer *timer, struct neap_wheel_place at)
+{
+	neap_wheel_link(&wheel->slots[at.level][at.slot], timer);
+	wheel->occupied[at.level] |= UINT64_C(1) << at.slot;
+	if (at.level == 0 && at.slot == wheel->cursor % NEAP_WHEEL_SLOTS && timer->due_ns < wheel->present_least_ns)
+		wheel->present_least_ns = timer->due_ns;
+}
+
+/* Takes a timer out of its list. A list that becomes empty is one of the wheel's slots or `moving`. */
+static inline void neap_wheel_unlink(struct neap_wheel *wheel, struct neap_timer *timer)
+{
+	struct neap_timer **slot = timer->slot;
+	*slot = timer->next;
+	if (timer->next) {
+		timer->next->slot = slot;
+	} else {
+		uintptr_t offset = (uintptr_t)slot - (uintptr_t)&wheel->slots[0][0];
+		if (offset < sizeof wheel->slots) {
+			size_t index = offset / sizeof wheel->slots[0][0];
+			wheel->occupied[index / NEAP_WHEEL_SLOTS] &= ~(UINT64_C(1) << index % NEAP_WHEEL_SLOTS);
+		}
+	}
+	timer->slot = NULL;
+}
+
+/* Starts a timer or moves a started one. A due time in the past is handed out by the next turn. */
+static inline void neap_wheel_start(struct neap_wheel *wheel, struct neap_timer *timer, uint64_t due_ns)
+{
+	struct neap_wheel_place to = neap_wheel_place_of(neap_wheel_tick(due_ns), wheel->cursor);
+	if (timer->slot) {
+		struct neap_wheel_place from = neap_wheel_place_of(neap_wheel_tick(timer->due_ns), wheel->cursor);
+		/* Most renewals of a long timeout stay in their slot: only the timer itself is touched. */
+		if (from.level == to.level && from.slot == to.slot && to.level != 0 && !wheel->moving) {
+			timer->due_ns = due_ns;
+			return;
+		}
+		neap_wheel_unlink(wheel, timer);
+	} else {
+		wheel->active++;
+	}
+	timer->due_ns = due_ns;
+	neap_wheel_put(wheel, timer, to);
+}
+
+static inline void neap_wheel_cancel(struct neap_wheel *wheel, struct neap_timer *timer)
+{
+	if (!timer->slot)
+		return;
+	neap_wheel_unlink(wheel, timer);
+	wheel->active--;
+}
 
 #endif
