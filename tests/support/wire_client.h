@@ -22,7 +22,7 @@ static inline void wire_put(struct wire_bytes *w, const void *bytes, size_t leng
 static inline void wire_number(struct wire_bytes *w, uint64_t value, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++) {
-		unsigned char byte = (unsigned char)(value >> (8 * i));
+		unsigned char byte = (unsigned char)(i < 8 ? value >> (8 * i) : 0);
 		wire_put(w, &byte, 1);
 	}
 }

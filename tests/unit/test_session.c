@@ -30,7 +30,7 @@ static struct wire_bytes out(void)
 
 static uint64_t at(int region, uint64_t offset)
 {
-	return (uint64_t)(uintptr_t)(rig.region[region] + offset);
+	return (uint64_t)(uintptr_t)rig.region[region] + offset;
 }
 
 static unsigned char *pattern(size_t length, unsigned seed)
