@@ -12,7 +12,6 @@
 
 struct embedded {
 	struct neap_reactor *reactor;
-	struct fdcheck fds;
 	int changes; /* calls of on_change */
 };
 
@@ -22,6 +21,9 @@ void embed_begin(struct embedded *e, int variant, enum neap_reactor_mode mode);
 void embed_run(struct embedded *e);
 /* Stops it; has the type of a host timer. */
 void embed_stop(void *user);
+
+/* Fixture of every test: a host with nothing in it. */
+void embed_fresh_host(void);
 
 /* tests/embed/embed_engine.c */
 void embed_add_engine_tests(Suite *suite);

