@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define FIXED_BYTES 1024u       /* of a document without buffers and names */
-#define BUFFER_BYTES 36u        /* of a buffer without its numbers and name */
+#define BUFFER_BYTES 30u        /* of {"addr":,"length":,"name":""}, and its comma */
 #define PORT_BYTES 6u
 
 /* This boot of this machine: with the instance id it tells processes on one host. */
@@ -31,9 +31,18 @@ void neap_publish_boot_id(struct neap_engine *engine)
 	}
 }
 
+/* As the encoder writes it. */
+static uint64_t json_bytes(const char *text)
+{
+	uint64_t bytes = 0;
+	for (; *text; text++)
+		bytes += *text == '"' || *text == '\\' ? 2 : (unsigned char)*text < 0x20 || (unsigned char)*text >= 0x7f ? 6 : 1;
+	return bytes;
+}
+
 void neap_publish_limit(struct neap_engine *engine)
 {
-	uint64_t name_bytes = strlen(engine->name);
+	uint64_t name_bytes = json_bytes(engine->name);
 	uint64_t fixed = FIXED_BYTES + name_bytes + NEAP_CORES_MAX * PORT_BYTES;
 	neap_registry_limit_document(engine->registry, BUFFER_BYTES + name_bytes, engine->options.handshake_length_max - fixed);
 }
