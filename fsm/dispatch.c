@@ -74,8 +74,11 @@ void neap_machine_end(struct neap_machine *machine)
 	machine->generation++;
 }
 
-static void trace(const struct neap_machine *machine, const struct neap_dispatcher *dispatcher, uint8_t kind, uint8_t event,
-                  uint8_t to, uint64_t argument)
+/* Inline: a transition costs a few nanoseconds, a call would be a good part of it. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+static ALWAYS_INLINE void trace(const struct neap_machine *machine, const struct neap_dispatcher *dispatcher, uint8_t kind,
+                                uint8_t event, uint8_t to, uint64_t argument)
 {
 	struct neap_trace_ring *ring = machine->class_->ring;
 	struct neap_trace_record *record = &ring->records[ring->count & ring->mask];
@@ -100,7 +103,8 @@ void neap_trace_relate(const struct neap_machine *parent, const struct neap_mach
 
 /* A cell that cannot be reached was reached: a bug here or in a neighbour. Debug builds stop so that it is seen; production closes
  * this one object and goes on. */
-static void impossible(struct neap_dispatcher *dispatcher, struct neap_machine *machine, uint8_t event, uint64_t argument)
+static __attribute__((noinline, cold)) void impossible(struct neap_dispatcher *dispatcher, struct neap_machine *machine,
+                                                       uint8_t event, uint64_t argument)
 {
 	dispatcher->impossible++;
 	trace(machine, dispatcher, NEAP_TRACE_IMPOSSIBLE, event, machine->state, argument);
@@ -112,7 +116,8 @@ static void impossible(struct neap_dispatcher *dispatcher, struct neap_machine *
 		dispatcher->host.on_impossible(dispatcher->host.host, machine, event);
 }
 
-static void run_one(struct neap_dispatcher *dispatcher, struct neap_machine *machine, uint8_t event, uint64_t argument)
+static ALWAYS_INLINE void run_one(struct neap_dispatcher *dispatcher, struct neap_machine *machine, uint8_t event,
+                                  uint64_t argument)
 {
 	struct neap_machine_class *class_ = machine->class_;
 	const struct neap_fsm *fsm = class_->fsm;
