@@ -566,7 +566,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* How long an honest call takes, both ends being in this process. *cpu_ns_p: in processor time, which other load does not change. */
+/* How long an honest call takes, both ends being in this process. *cpu_ns_p: in processor time, which other load leaves alone. */
 static uint64_t probe_ns(uint64_t *cpu_ns_p)
 {
 	struct neap_host_port peer = {.host = "127.0.0.1", .port = rig.port, .has_port = true};
