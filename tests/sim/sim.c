@@ -162,6 +162,10 @@ struct sim *sim_create(uint64_t seed)
 	sim->net.segment_max = segments[sim_random_chance(net, 100) ? sim_random_below(net, 3) : 3 + sim_random_below(net, 3)];
 	sim->net.window_min = windows[sim_random_chance(net, 100) ? sim_random_below(net, 2) : 2 + sim_random_below(net, 2)];
 	sim->net.window_max = sim->net.window_min * (uint32_t)(1 + sim_random_below(net, 8));
+	if (sim->net.segment_max < 1000 || sim->net.window_min < 4096) { /* bytes one by one: near, or nothing is ever done in time */
+		sim->net.delay_min_ns = 1000;
+		sim->net.delay_max_ns = 1000 + sim_random_below(net, 10000);
+	}
 	sim->net.short_io_per_mille = sim_random_chance(net, 500) ? (uint32_t)sim_random_below(net, 300) : 0;
 	sim->net.reset_loses_data_per_mille = (uint32_t)sim_random_below(net, 1000);
 	struct sim_random *hosts = &sim->random[SIM_HOSTS];

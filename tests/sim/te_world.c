@@ -487,7 +487,9 @@ static void issue(struct te_world *world, struct te_node *node)
 {
 	struct sim_random *random = workload(world);
 	struct te_node *target = &world->nodes[sim_random_below(random, world->options.nodes)];
-	uint32_t block = (uint32_t)sim_random_below(random, world->options.blocks_per_stripe);
+	/* the last block is kept for the time after the faults: others may be of unknown content for ever */
+	uint32_t last = world->options.blocks_per_stripe - 1;
+	uint32_t block = world->remote_only ? last : (uint32_t)sim_random_below(random, last);
 	size_t index = block_index(world, target->index, node->index, block);
 	struct te_link *link = &node->links[target->index];
 	if (target == node && world->remote_only)
@@ -658,7 +660,7 @@ void te_options_from_seed(uint64_t seed, struct te_options *options_p)
 	*options_p = (struct te_options){
 		.nodes = 2 + (uint32_t)sim_random_below(random, 3),
 		.block_bytes = sizes[sim_random_below(random, slow ? 2 : 5)],
-		.blocks_per_stripe = 4,
+		.blocks_per_stripe = 5,
 		.operations = slow ? 60 : 250,
 		.inflight_max = 1 + (uint32_t)sim_random_below(random, 16),
 		.work_period_us = 500 + (uint32_t)sim_random_below(random, 20000),
