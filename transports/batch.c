@@ -245,7 +245,8 @@ int neap_batch_ask_cancel(struct neap_engine *engine, neap_batch_id id)
 	struct neap_batch *batch = batch_of(engine, id);
 	if (!batch)
 		return NEAP_ESTALE;
-	if (batch->machine.state == batch_RUNNING)
+	/* Also when it is submitted and canceled within one action, and the machine has still to hear of both. */
+	if (batch->machine.state <= batch_RUNNING)
 		neap_step(&batch->machine, batch_on_CANCEL, 0);
 	neap_reactor_touch(engine->reactor);
 	return NEAP_OK;

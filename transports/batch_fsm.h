@@ -29,12 +29,12 @@
 	             NEVER,             NEVER,          NEVER,              NEVER)                                \
 	R(RUNNING,   GO(CANCELING, expire), NEVER,                GO(CANCELING, cancel), GO(GONE, none), GO(FINISHED, none), \
 	             GO(HOLDING, none), NEVER,          NEVER,              NEVER)                                \
-	R(CANCELING, SKIP,                  NEVER,                SKIP,                  GO(GONE, none), GO(FINISHED, none), \
+	R(CANCELING, NEVER,                 NEVER,                SKIP,                  GO(GONE, none), GO(FINISHED, none), \
 	             GO(HOLDING, none), NEVER,          NEVER,              NEVER)                                \
-	R(HOLDING,   SKIP,                  NEVER,                SKIP,                  NEVER,          NEVER,              \
+	R(HOLDING,   NEVER,                 NEVER,                NEVER,                 NEVER,          NEVER,              \
 	             NEVER,             GO(GONE, none), GO(FINISHED, none), NEVER)                                \
-	R(FINISHED,  SKIP,                  NEVER,                SKIP,                  NEVER,          NEVER,              \
+	R(FINISHED,  NEVER,                 NEVER,                NEVER,                 NEVER,          NEVER,              \
 	             NEVER,             NEVER,          NEVER,              GO(GONE, none))                       \
-	R(GONE,      SKIP,                  NEVER,                SKIP,                  NEVER,          NEVER,              \
+	R(GONE,      NEVER,                 NEVER,                NEVER,                 NEVER,          NEVER,              \
 	             NEVER,             NEVER,          NEVER,              NEVER)
 #include "fsm/declare.h"

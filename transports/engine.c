@@ -299,7 +299,7 @@ const struct neap_engine_core_view *neap_engine_view(const struct neap_engine *e
 
 bool neap_engine_is_running(const struct neap_engine *engine)
 {
-	return engine->life.state == engine_life_RUNNING && !engine->close_is_asked;
+	return !engine->refuses;
 }
 
 void neap_engine_wake(struct neap_engine *engine)

@@ -21,7 +21,7 @@ static void look_later(struct neap_engine *engine)
 
 int neap_engine_begin_close(struct neap_engine *engine, void (*closed)(void *user), void *user)
 {
-	bool first = engine->life.state == engine_life_RUNNING && !engine->close_is_asked;
+	bool first = neap_engine_is_running(engine);
 	/* A reactor that stops closes its engines; their owner may still ask to be told. */
 	if (!first && (engine->closed || !closed))
 		return NEAP_ECLOSED;
@@ -34,8 +34,10 @@ int neap_engine_begin_close(struct neap_engine *engine, void (*closed)(void *use
 	}
 	engine->closed = closed;
 	engine->closed_user = user;
-	if (first)
+	if (first) {
+		engine->refuses = true;
 		neap_step(&engine->life, engine_life_on_CLOSE, 0);
+	}
 	neap_reactor_touch(engine->reactor);
 	return NEAP_OK;
 }
@@ -43,10 +45,10 @@ int neap_engine_begin_close(struct neap_engine *engine, void (*closed)(void *use
 void neap_engine_stop(struct neap_dependent *dependent)
 {
 	struct neap_engine *engine = (struct neap_engine *)(void *)((unsigned char *)dependent - offsetof(struct neap_engine, dependent));
-	if (engine->life.state != engine_life_RUNNING)
+	if (!neap_engine_is_running(engine))
 		return;
 	atomic_store(&engine->refuses_joins, 1);
-	engine->close_is_asked = true;
+	engine->refuses = engine->waits_for_cores = true;
 	neap_engine_wake(engine);
 }
 
@@ -127,20 +129,20 @@ static bool let_go_of_registry(struct neap_engine *engine)
 	return !engine->has_core;
 }
 
-static void begin_asked(struct neap_engine *engine)
+static void close_after_cores(struct neap_engine *engine)
 {
 	if (atomic_load(&engine->joined) > 0) {
 		look_later(engine);
 		return;
 	}
-	engine->close_is_asked = false;
+	engine->waits_for_cores = false;
 	neap_step(&engine->life, engine_life_on_CLOSE, 0);
 }
 
 bool neap_engine_close_tend(struct neap_engine *engine)
 {
-	if (engine->close_is_asked)
-		begin_asked(engine);
+	if (engine->waits_for_cores)
+		close_after_cores(engine);
 	if (engine->life.state != engine_life_CLOSING)
 		return false;
 	if (!engine->closing_begun)

@@ -15,6 +15,6 @@
 /*             TIMEOUT  CLOSE                     DRAINED */
 #define FSM_ROWS(R)                                     \
 	R(RUNNING, NEVER, GO(CLOSING, begin_close), NEVER)  \
-	R(CLOSING, NEVER, SKIP, GO(CLOSED, finish))         \
+	R(CLOSING, NEVER, NEVER, GO(CLOSED, finish))         \
 	R(CLOSED, NEVER, NEVER, NEVER)
 #include "fsm/declare.h"

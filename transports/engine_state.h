@@ -22,7 +22,7 @@ struct neap_slice_extra {
 	uint8_t flags;
 };
 
-struct neap_slice_list {
+struct neap_ended_list {
 	struct neap_slice *first, **tail;
 };
 
@@ -210,7 +210,7 @@ struct neap_engine {
 	struct neap_pool slices, tokens, batches, pages, segments, openers, notify_calls;
 	struct neap_slice_extra *extras;
 	struct neap_use_cache use_cache;
-	struct neap_slice_list ended;
+	struct neap_ended_list ended;
 	uint32_t pending;         /* slices that are not done */
 	struct neap_batch *walks, **walks_tail;
 	struct neap_batch *sweeps;
@@ -226,7 +226,8 @@ struct neap_engine {
 
 	void (*closed)(void *user);
 	void *closed_user;
-	bool close_is_asked;      /* the reactor stops while other cores still use this engine */
+	bool refuses;             /* new work: it closes or is about to */
+	bool waits_for_cores;     /* the reactor stops while other cores still use this engine */
 	bool closing_begun;       /* transports were told */
 	struct neap_timer close_timer;
 	struct neap_reap reap;

@@ -22,7 +22,7 @@
 #define FSM_ROWS(R)                                                                                                               \
 	R(QUEUED,    NEVER, GO(UNDER_WAY, none), SKIP,             GO(DONE, none), NEVER,          GO(CANCELING, ask_cancel), NEVER) \
 	R(UNDER_WAY, NEVER, NEVER,               GO(QUEUED, none), GO(DONE, none), GO(HELD, none), GO(CANCELING, ask_cancel), NEVER) \
-	R(CANCELING, NEVER, SKIP,                SKIP,             GO(DONE, none), GO(HELD, none), SKIP,                      NEVER) \
-	R(HELD,      NEVER, NEVER,               NEVER,            NEVER,          NEVER,          SKIP,                      GO(DONE, none)) \
-	R(DONE,      NEVER, NEVER,               NEVER,            NEVER,          NEVER,          SKIP,                      NEVER)
+	R(CANCELING, NEVER, SKIP,                SKIP,             GO(DONE, none), GO(HELD, none), NEVER,                     NEVER) \
+	R(HELD,      NEVER, NEVER,               NEVER,            NEVER,          NEVER,          NEVER,                     GO(DONE, none)) \
+	R(DONE,      NEVER, NEVER,               NEVER,            NEVER,          NEVER,          NEVER,                     NEVER)
 #include "fsm/declare.h"

@@ -399,6 +399,35 @@ START_TEST(cancel_answered_with_a_held_buffer)
 }
 END_TEST
 
+/* All calls are legal inside an action, as rooms above make them: the machines hear of them when it has ended. */
+START_TEST(calls_from_inside_an_action)
+{
+	neap_batch_id batch;
+	struct neap_batch_options options = rig_options(&rig, false);
+	struct neap_dispatcher *dispatcher = neap_reactor_dispatcher(rig.reactor);
+	dispatcher->running = true;
+	ck_assert_int_eq(rig_submit(&rig, 3, 8, &options, &batch), 0);
+	ck_assert_int_eq(neap_request_cancel(rig.engine, batch, 1), 0);
+	ck_assert_int_eq(neap_request_cancel(rig.engine, batch, 1), 0);
+	ck_assert_int_eq(neap_batch_cancel(rig.engine, batch), 0);
+	ck_assert_int_eq(neap_batch_cancel(rig.engine, batch), 0);
+	ck_assert_int_eq(neap_segment_close(rig.engine, rig.segment), 0);
+	ck_assert_int_eq(neap_segment_close(rig.engine, rig.segment), 0);
+	dispatcher->running = false;
+	ck_assert(rig_until(&rig, &rig.finished));
+	ck_assert_uint_eq(rig.summary.canceled, 3);
+	rig_turn(&rig);
+	ck_assert_uint_eq(stats_now().peers, 0);
+	ck_assert_uint_eq(stats_now().batches, 0);
+	dispatcher->running = true;
+	ck_assert_int_eq(neap_engine_close(rig.engine, rig_closed, &rig), 0);
+	ck_assert_int_eq(neap_engine_close(rig.engine, rig_closed, &rig), NEAP_ECLOSED);
+	dispatcher->running = false;
+	ck_assert(rig_until(&rig, &rig.closed));
+	rig.engine = NULL;
+}
+END_TEST
+
 START_TEST(the_deadline_ends_what_is_left)
 {
 	neap_batch_id batch;
@@ -841,6 +870,7 @@ int main(void)
 	tcase_add_test(cancel, cancel_of_one);
 	tcase_add_loop_test(cancel, cancel_of_all, 0, 3);
 	tcase_add_test(cancel, cancel_answered_with_a_held_buffer);
+	tcase_add_test(cancel, calls_from_inside_an_action);
 	tcase_add_test(cancel, the_deadline_ends_what_is_left);
 	tcase_add_test(cancel, a_deadline_in_the_past_ends_at_once);
 	tcase_add_test(callbacks, callbacks_may_submit);
