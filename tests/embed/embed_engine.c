@@ -24,7 +24,9 @@ static bool in_call; /* a call of the API is on the stack: no completion may com
 
 static void make_engine(struct side *side, int variant)
 {
-	struct neap_engine_options options = {.no_local_path = true};
+	/* Small pools: each test is a process of its own, and sanitizers pay for memory that is only reserved. */
+	struct neap_engine_options options = {.no_local_path = true, .requests_max = 4096, .batches_max = 64, .peers_max = 16,
+	                                      .sessions_max = 16, .regions_max = 16, .grants_max = 16, .handshake_sessions_max = 16};
 	char why[256] = "";
 	embed_begin(&side->e, variant, NEAP_MODE_EVENT);
 	ck_assert_msg(neap_engine_create(&side->engine, side->e.reactor, &options, why, sizeof(why)) == 0, "%s", why);

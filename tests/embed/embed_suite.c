@@ -207,7 +207,7 @@ static struct embedded first, second;
 START_TEST(echo_in_one_reactor)
 {
 	embed_begin(&first, _i, NEAP_MODE_EVENT);
-	echo_start(&echoes[0], &first, &first, _i & 2 ? MEGABYTES(2) : MEGABYTES(16), stop_both);
+	echo_start(&echoes[0], &first, &first, _i & 2 ? MEGABYTES(1) : MEGABYTES(6), stop_both);
 	embed_run(&first);
 	ck_assert(echoes[0].done);
 }
@@ -217,7 +217,7 @@ START_TEST(echo_between_two_reactors)
 {
 	embed_begin(&first, _i, NEAP_MODE_EVENT);
 	embed_begin(&second, _i, NEAP_MODE_EVENT);
-	echo_start(&echoes[0], &first, &second, _i & 2 ? MEGABYTES(2) : MEGABYTES(16), stop_both);
+	echo_start(&echoes[0], &first, &second, _i & 2 ? MEGABYTES(1) : MEGABYTES(6), stop_both);
 	embed_run(&first);
 	ck_assert_int_eq(support_reactor_destroy(second.reactor), 0);
 	ck_assert(echoes[0].done);
@@ -227,7 +227,7 @@ END_TEST
 START_TEST(echo_busy_and_adaptive)
 {
 	embed_begin(&first, _i & 1, _i & 2 ? NEAP_MODE_BUSY : NEAP_MODE_ADAPTIVE);
-	echo_start(&echoes[0], &first, &first, MEGABYTES(4), stop_both);
+	echo_start(&echoes[0], &first, &first, MEGABYTES(2), stop_both);
 	embed_run(&first);
 	ck_assert(echoes[0].done);
 }
@@ -248,7 +248,7 @@ static void poke(void *user)
 START_TEST(extra_wake_ups)
 {
 	embed_begin(&first, _i, NEAP_MODE_EVENT);
-	echo_start(&echoes[0], &first, &first, MEGABYTES(2), stop_both);
+	echo_start(&echoes[0], &first, &first, MEGABYTES(1), stop_both);
 	host_after_ms(1, poke, &first);
 	embed_run(&first);
 	ck_assert(echoes[0].done);
