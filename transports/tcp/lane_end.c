@@ -258,6 +258,8 @@ void neap_lane_settle(struct neap_tcp_lane *lane)
 		if (flight->slice)
 			settle_one(&ending, i - 1, flight);
 	}
-	if (lane->kind == NEAP_PEER_NEAP && lane->live && ending.given)
+	if (lane->kind == NEAP_PEER_NEAP && lane->live && ending.given) {
 		lane->peer->fences[lane->slot] = lane->id;
+		lane->peer->fenced_from_ns[lane->slot] = neap_now(lane->peer->initiator->reactor);
+	}
 }

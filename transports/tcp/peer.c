@@ -108,6 +108,12 @@ static bool limbo_needs_lane(const struct neap_tcp_peer *peer)
 	return peer->limbo.first && slot < neap_peer_options(peer)->lanes_per_peer && peer->fences[slot];
 }
 
+static void pause_over(struct neap_timer *timer, void *user)
+{
+	(void)timer;
+	neap_peer_wake(user);
+}
+
 /* The first lane alone finds out whether the peer is there; then as many as there are requests to share, up to the limit. */
 static void open_lanes(struct neap_tcp_peer *peer, uint32_t wanted)
 {
@@ -117,8 +123,11 @@ static void open_lanes(struct neap_tcp_peer *peer, uint32_t wanted)
 			(void)open_lane(peer);
 		return;
 	}
-	if (neap_now(peer->initiator->reactor) < peer->pause_until_ns)
+	if (neap_now(peer->initiator->reactor) < peer->pause_until_ns) {
+		if (limbo_needs_lane(peer) || (count.live + count.opening < wanted && free_slot(peer) < neap_peer_options(peer)->lanes_per_peer))
+			(void)neap_timer_start(peer->initiator->reactor, &peer->pause, peer->pause_until_ns, pause_over, peer);
 		return;
+	}
 	while (limbo_needs_lane(peer))
 		if (!open_lane(peer))
 			return;
@@ -163,6 +172,7 @@ static void finish_leaving(struct neap_tcp_peer *peer)
 	struct neap_segment *segment = peer->segment;
 	bool asked = peer->forget_asked;
 	segment->peer = NULL;
+	neap_timer_cancel(peer->initiator->reactor, &peer->pause);
 	neap_machine_end(&peer->machine);
 	neap_reap_later(peer->initiator->reactor, &peer->reap);
 	if (asked)
@@ -236,6 +246,10 @@ static void weigh(struct neap_tcp_peer *peer, const struct neap_tcp_lane *lane)
 	peer->trouble_cause = (uint8_t)cause_of(lane);
 	peer->trouble_errno = lane->end_errno;
 	peer->pause_until_ns = now_ns + pause_ns(peer);
+	/* Other lanes may work for ever, to another core perhaps: what waits for this slot alone is not kept waiting with them. */
+	if (lane->fence && lane->fence == peer->fences[lane->slot] &&
+	    now_ns >= peer->fenced_from_ns[lane->slot] + (uint64_t)options->connect_timeout_ms * NS_PER_MS)
+		neap_peer_fenced(peer, lane->slot, false);
 	if (count.live + count.opening > 0 || peer->machine.state != tcp_peer_ACTIVE)
 		return;
 	bool spent = peer->failures > options->retries_max || now_ns >= peer->outage_ns + (uint64_t)options->connect_timeout_ms * NS_PER_MS;

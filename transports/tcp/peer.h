@@ -55,6 +55,7 @@ struct neap_tcp_peer {
 	uint32_t lane_count; /* slots in use */
 	uint64_t fences[NEAP_PEER_LANES_MAX]; /* by slot: an ended lane that the slot's next hello names; 0: none. A slot's lanes all go to
 	                                         the same port, and a lane can be declared dead only where it was */
+	uint64_t fenced_from_ns[NEAP_PEER_LANES_MAX]; /* since when that is waited for; connect_timeout_ms bounds it */
 
 	/* from the descriptor last looked at */
 	struct neap_snapshot *seen;
@@ -71,6 +72,7 @@ struct neap_tcp_peer {
 	uint8_t leave_cause;
 	uint32_t failures; /* attempts in a row that brought no answer */
 	uint64_t outage_ns, pause_until_ns;
+	struct neap_timer pause; /* ACTIVE: wakes it at pause_until_ns while more lanes are wanted than there are */
 	uint8_t trouble_cause; /* enum neap_cause, of the last failure */
 	uint8_t doom_cause;
 	int trouble_errno, doom_errno;
