@@ -97,6 +97,7 @@ struct neap_reactor {
 
 #define NEAP_NO_SLOT UINT32_MAX
 #define NEAP_POSTED_COUNT 1024u
+#define NEAP_BYTES_BUDGET (4u << 20)
 
 /* environment.c: the defaults of clock, memory, chance; and the fork guard */
 void neap_environment_defaults(struct neap_reactor_options *options);

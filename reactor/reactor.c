@@ -338,7 +338,7 @@ uint32_t neap_reactor_descriptors_max(const struct neap_reactor *reactor)
 
 uint32_t neap_reactor_bytes_budget(const struct neap_reactor *reactor)
 {
-	return reactor->turn.budget.bytes_max;
+	return reactor->turn.budget.bytes_max ? reactor->turn.budget.bytes_max : NEAP_BYTES_BUDGET;
 }
 
 void neap_reactor_stats(const struct neap_reactor *reactor, struct neap_reactor_stats *stats_p)

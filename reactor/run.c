@@ -16,9 +16,9 @@ static int sleep_in_set(struct neap_reactor *reactor, uint64_t sleep_ns)
 {
 	reactor->stats.system_calls++;
 #if HAVE_PWAIT2
-	if (!reactor->no_pwait2) {
+	if (!reactor->no_pwait2 && sleep_ns != 0 && sleep_ns != UINT64_MAX) {
 		struct timespec timeout = {(time_t)(sleep_ns / 1000000000u), (long)(sleep_ns % 1000000000u)};
-		int count = epoll_pwait2(reactor->epoll_fd, reactor->batch, NEAP_BATCH_MAX, sleep_ns == UINT64_MAX ? NULL : &timeout, NULL);
+		int count = epoll_pwait2(reactor->epoll_fd, reactor->batch, NEAP_BATCH_MAX, &timeout, NULL);
 		if (count >= 0 || errno != ENOSYS)
 			return count;
 		reactor->no_pwait2 = true;
@@ -38,7 +38,7 @@ static void next_batch(struct neap_reactor *reactor, int answer)
 	uint64_t sleep_ns = 0;
 	if (answer == NEAP_RUN_ARMED) {
 		uint64_t deadline_ns = neap_reactor_deadline_ns(reactor);
-		uint64_t now_ns = deadline_ns == UINT64_MAX || deadline_ns == 0 ? 0 : neap_reactor_refresh(reactor);
+		uint64_t now_ns = reactor->turn.unit_ns; /* the last look at the clock, after the last handler */
 		if (deadline_ns == UINT64_MAX)
 			sleep_ns = UINT64_MAX;
 		else if (deadline_ns > now_ns)

@@ -3,7 +3,6 @@
 #include "reactor/inside.h"
 
 #define EVENTS_MAX 256u
-#define BYTES_MAX (4u << 20)
 #define TURN_NS 2000000u
 #define POLLED_MAX 32u
 #define DISPATCHED_MAX 4096u /* machine events after one piece of work; more than that is a loop of machines, cut into turns */
@@ -111,7 +110,7 @@ static void run_pollers(struct neap_reactor *reactor)
 static void run_timers(struct neap_reactor *reactor)
 {
 	uint32_t work = TIMERS_TOUCHED_MAX;
-	/* What is left over shows in the wheel's next deadline. */
+	/* What is left over shows in neap_wheel_pending. */
 	while (reactor->turn.left > 0) {
 		struct neap_timer *timer = neap_wheel_take(&reactor->wheel, &work);
 		if (!timer)
@@ -187,7 +186,7 @@ static bool work_left(struct neap_reactor *reactor)
 {
 	return reactor->turn.exhausted || reactor->batch_at < reactor->batch_count ||
 	       neap_dispatcher_pending(&reactor->dispatcher) > 0 || reactor->ready || reactor->reaps ||
-	       !neap_mailbox_empty(&reactor->mailbox) || neap_wheel_next_ns(&reactor->wheel) <= reactor->now_ns;
+	       !neap_mailbox_empty(&reactor->mailbox) || neap_wheel_pending(&reactor->wheel);
 }
 
 /* Devices are asked to wake us, then looked at once more: what came in between would not. True: something came. */
@@ -243,7 +242,7 @@ static void begin(struct neap_reactor *reactor, uint64_t now_ns, uint64_t clock_
 	if (!turn->budget.events_max)
 		turn->budget.events_max = EVENTS_MAX;
 	if (!turn->budget.bytes_max)
-		turn->budget.bytes_max = BYTES_MAX;
+		turn->budget.bytes_max = NEAP_BYTES_BUDGET;
 	if (!turn->budget.ns_max)
 		turn->budget.ns_max = TURN_NS;
 	turn->left = turn->budget.events_max;

@@ -160,7 +160,7 @@ bool neap_wake_arm(struct neap_reactor *reactor)
 		reactor->stats.system_calls++;
 		reactor->signaled = false;
 	}
-	reactor->armed_deadline_ns = neap_wheel_next_ns(&reactor->wheel);
+	reactor->armed_deadline_ns = neap_wheel_note_next(&reactor->wheel);
 	follow_deadline(reactor, reactor->armed_deadline_ns);
 	atomic_store(&reactor->armed, 1);
 	atomic_thread_fence(memory_order_seq_cst);

@@ -73,6 +73,8 @@ int neap_watch_start(struct neap_reactor *reactor, struct neap_watch *watch, int
 /* With nothing wanted the descriptor leaves the set: a hang-up cannot be masked and would wake the host for ever. */
 int neap_watch_want(struct neap_reactor *reactor, struct neap_watch *watch, unsigned wanted)
 {
+	if (watch->generation == 0)
+		return NEAP_ESTALE;
 	if (wanted == watch->wanted)
 		return NEAP_OK;
 	int operation = wanted == 0 ? EPOLL_CTL_DEL : watch->wanted == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;

@@ -8,6 +8,8 @@ void neap_wheel_init(struct neap_wheel *wheel, uint64_t now_ns)
 	wheel->cursor = neap_wheel_tick(now_ns);
 	wheel->turn_ns = now_ns;
 	wheel->present_least_ns = UINT64_MAX;
+	wheel->next_ns = UINT64_MAX;
+	wheel->next_known = true;
 }
 
 /* The first occupied slot in time and the tick it begins at. False: no timer lies in a slot. */
@@ -54,6 +56,7 @@ static bool open_slot(struct neap_wheel *wheel)
 			return false;
 		wheel->present_seen = true;
 	}
+	wheel->next_known = false;
 	cursor_to(wheel, tick);
 	if (at.level == 0)
 		wheel->present_least_ns = UINT64_MAX;
@@ -91,6 +94,8 @@ uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel)
 	uint64_t tick;
 	if (wheel->moving)
 		return 0;
+	if (wheel->next_known)
+		return wheel->next_ns;
 	if (!first_slot(wheel, &at, &tick))
 		return UINT64_MAX;
 	if (at.level == 0 && tick == wheel->cursor)
@@ -104,4 +109,25 @@ uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel)
 			least = timer->due_ns;
 	}
 	return least;
+}
+
+uint64_t neap_wheel_note_next(struct neap_wheel *wheel)
+{
+	uint64_t next_ns = neap_wheel_next_ns(wheel);
+	if (!wheel->moving) {
+		wheel->next_ns = next_ns;
+		wheel->next_known = true;
+	}
+	return next_ns;
+}
+
+bool neap_wheel_pending(const struct neap_wheel *wheel)
+{
+	struct neap_wheel_place at;
+	uint64_t tick;
+	if (wheel->moving)
+		return true;
+	if (!first_slot(wheel, &at, &tick) || tick > neap_wheel_tick(wheel->turn_ns))
+		return false;
+	return at.level != 0 || tick != wheel->cursor || wheel->present_least_ns <= wheel->turn_ns;
 }

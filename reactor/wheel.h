@@ -22,6 +22,8 @@ struct neap_wheel {
 	struct neap_timer *moving;                /* taken out of a slot whose time has come, still to be looked at one by one */
 	uint64_t present_least_ns;                /* no timer in the cursor's own slot is due before: spares looking through it */
 	bool present_seen;                        /* this turn has looked at the cursor's own slot */
+	bool next_known;                          /* next_ns is what neap_wheel_next_ns would find */
+	uint64_t next_ns;
 	struct neap_timer *slots[NEAP_WHEEL_LEVELS][NEAP_WHEEL_SLOTS];
 };
 
@@ -37,6 +39,12 @@ struct neap_timer *neap_wheel_take(struct neap_wheel *wheel, uint32_t *work_p);
 /* Not after the earliest due time; UINT64_MAX without timers, 0 when work was left over by the last turn. May be earlier than the
  * earliest due time where a crowded slot must be spread first: at most once a level. */
 uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel);
+
+/* The same, remembered until a timer that could be the earliest changes: for asking once a turn beside a million timers. */
+uint64_t neap_wheel_note_next(struct neap_wheel *wheel);
+
+/* Another turn at the same time would have something to do. Looks at no timer. */
+bool neap_wheel_pending(const struct neap_wheel *wheel);
 
 /* --- start and cancel: inline, they are what a busy program does all the time */
 
@@ -94,15 +102,24 @@ static inline void neap_wheel_unlink(struct neap_wheel *wheel, struct neap_timer
 	timer->slot = NULL;
 }
 
+static inline void neap_wheel_forget_next(struct neap_wheel *wheel, const struct neap_timer *timer)
+{
+	if (timer->due_ns == wheel->next_ns)
+		wheel->next_known = false;
+}
+
 /* Starts a timer or moves a started one. A due time in the past is handed out by the next turn. */
 static inline void neap_wheel_start(struct neap_wheel *wheel, struct neap_timer *timer, uint64_t due_ns)
 {
 	struct neap_wheel_place to = neap_wheel_place_of(neap_wheel_tick(due_ns), wheel->cursor);
 	if (timer->slot) {
+		neap_wheel_forget_next(wheel, timer);
 		struct neap_wheel_place from = neap_wheel_place_of(neap_wheel_tick(timer->due_ns), wheel->cursor);
 		/* Most renewals of a long timeout stay in their slot: only the timer itself is touched. */
 		if (from.level == to.level && from.slot == to.slot && to.level != 0 && !wheel->moving) {
 			timer->due_ns = due_ns;
+			if (due_ns < wheel->next_ns)
+				wheel->next_ns = due_ns;
 			return;
 		}
 		neap_wheel_unlink(wheel, timer);
@@ -110,6 +127,8 @@ static inline void neap_wheel_start(struct neap_wheel *wheel, struct neap_timer 
 		wheel->active++;
 	}
 	timer->due_ns = due_ns;
+	if (due_ns < wheel->next_ns)
+		wheel->next_ns = due_ns;
 	neap_wheel_put(wheel, timer, to);
 }
 
@@ -117,6 +136,7 @@ static inline void neap_wheel_cancel(struct neap_wheel *wheel, struct neap_timer
 {
 	if (!timer->slot)
 		return;
+	neap_wheel_forget_next(wheel, timer);
 	neap_wheel_unlink(wheel, timer);
 	wheel->active--;
 }

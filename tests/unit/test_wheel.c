@@ -132,6 +132,10 @@ static void some_operation(struct world *world)
 static void check_next(struct world *world)
 {
 	uint64_t next_ns = neap_wheel_next_ns(&world->wheel);
+	if (chance(world) % 3 == 0)
+		require(neap_wheel_note_next(&world->wheel) == next_ns);
+	if (world->wheel.turn_ns == world->now_ns && world->count > 0 && world->sorted[0]->due_ns <= world->now_ns)
+		require(neap_wheel_pending(&world->wheel));
 	require(world->wheel.active == world->count);
 	if (world->count == 0)
 		require(next_ns == UINT64_MAX);
@@ -262,7 +266,7 @@ START_TEST(early_wakes_are_bounded_by_levels)
 		uint32_t wakes = 0;
 		struct neap_timer *fired = NULL;
 		while (!fired) {
-			uint64_t next_ns = neap_wheel_next_ns(&world->wheel);
+			uint64_t next_ns = neap_wheel_note_next(&world->wheel);
 			ck_assert_uint_le(next_ns, first_ns);
 			if (next_ns > world->now_ns) {
 				world->now_ns = next_ns;
