@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char why[400];
@@ -856,6 +857,21 @@ START_TEST(misuse_is_answered)
 }
 END_TEST
 
+/* A forked child has the parent's engine in its memory and must not use it. */
+START_TEST(a_forked_child_is_refused)
+{
+	struct neap_request request = {.source = why, .length = 0};
+	int status;
+	ck_assert_int_eq(create(NULL), 0);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(neap_submit(engine, &request, 1, NULL, NULL) == NEAP_EFORKED && neap_engine_close(engine, NULL, NULL) == NEAP_EFORKED &&
+		      neap_segment_open(engine, "127.0.0.1:1", count_opening, NULL) == NEAP_EFORKED ? 0 : 1);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+END_TEST
+
 /* Each cause has a number and a sentence. */
 START_TEST(every_cause_has_a_sentence)
 {
@@ -912,6 +928,7 @@ int main(void)
 	tcase_add_test(cores, a_core_joins_and_leaves);
 	tcase_add_test(cores, the_home_stops_last);
 	tcase_add_test(answers, misuse_is_answered);
+	tcase_add_test(answers, a_forked_child_is_refused);
 	tcase_add_loop_test(answers, every_cause_has_a_sentence, 0, NEAP_CAUSE_INTERNAL + 1);
 	tcase_add_test(segments, opening_twice_and_refreshing);
 	tcase_add_test(segments, transports_want_fresh_descriptors);
