@@ -11,6 +11,7 @@
 
 #define PAGE 4096u
 #define MS 1000000u
+#define FIXED_ADDRESS ((void *)0x200000000000)
 
 static void must(bool holds, const char *what)
 {
@@ -47,16 +48,21 @@ static void rig_log(void *user, enum neap_log_level level, const char *component
 
 static void make_memory(struct session_rig *rig)
 {
-	rig->memory_bytes = 4 * PAGE + RIG_REGIONS * SESSION_RIG_REGION;
-	rig->memory = mmap(NULL, rig->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+	rig->memory_bytes = 4 * PAGE + RIG_REGIONS * rig->region_bytes;
+	rig->memory = mmap(FIXED_ADDRESS, rig->memory_bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, -1, 0);
+	if (rig->memory == MAP_FAILED)
+		rig->memory = mmap(NULL, rig->memory_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
 	must(rig->memory != MAP_FAILED, "no memory");
 	static const unsigned guards_before[RIG_REGIONS] = {1, 1, 2, 3};
 	for (unsigned i = 0; i < RIG_REGIONS; i++)
-		rig->region[i] = rig->memory + guards_before[i] * PAGE + i * (size_t)SESSION_RIG_REGION;
+		rig->region[i] = rig->memory + guards_before[i] * PAGE + i * rig->region_bytes;
 	memset(rig->memory, SESSION_RIG_GUARD, PAGE);
 	for (unsigned i = RIG_OPEN_B; i < RIG_REGIONS; i++)
-		memset(rig->region[i] + SESSION_RIG_REGION, SESSION_RIG_GUARD, PAGE);
-	memset(rig->region[RIG_CLOSED], SESSION_RIG_GUARD, SESSION_RIG_REGION);
+		memset(rig->region[i] + rig->region_bytes, SESSION_RIG_GUARD, PAGE);
+	memset(rig->region[RIG_CLOSED], SESSION_RIG_GUARD, rig->region_bytes);
+	if (rig->granted_is_guard)
+		memset(rig->region[RIG_GRANTED], SESSION_RIG_GUARD, rig->region_bytes);
 }
 
 static void make_reactor(struct session_rig *rig)
@@ -77,13 +83,13 @@ static void register_all(struct session_rig *rig)
 	struct neap_memory memory[RIG_REGIONS];
 	char why[256] = "";
 	for (unsigned i = 0; i < RIG_REGIONS; i++)
-		memory[i] = (struct neap_memory){.address = rig->region[i], .length = SESSION_RIG_REGION, .location = "*", .access = access[i]};
+		memory[i] = (struct neap_memory){.address = rig->region[i], .length = rig->region_bytes, .location = "*", .access = access[i]};
 	must(neap_registry_register(rig->registry, memory, RIG_REGIONS, rig->ids, why, sizeof why) == NEAP_OK, why);
 }
 
-void session_rig_open(struct session_rig *rig, enum session_rig_kind kind)
+void session_rig_open_small(struct session_rig *rig, enum session_rig_kind kind, size_t region_bytes)
 {
-	*rig = (struct session_rig){.kind = kind};
+	*rig = (struct session_rig){.kind = kind, .region_bytes = region_bytes, .granted_is_guard = region_bytes < SESSION_RIG_REGION};
 	make_memory(rig);
 	make_reactor(rig);
 	must(neap_registry_create(&rig->registry, rig->reactor, 64, 64) == NEAP_OK, "no registry");
@@ -100,6 +106,11 @@ void session_rig_open(struct session_rig *rig, enum session_rig_kind kind)
 	rig->view = (struct neap_engine_core_view){.reactor = rig->reactor, .registry = rig->registry, .options = &rig->options,
 	                                           .stats = &rig->stats, .instance = "server instance"};
 	must(neap_sockaddr_from_numeric("127.0.0.1", 0, &rig->view.bind_address) == NEAP_OK, "no loopback");
+}
+
+void session_rig_open(struct session_rig *rig, enum session_rig_kind kind)
+{
+	session_rig_open_small(rig, kind, SESSION_RIG_REGION);
 }
 
 void session_rig_start(struct session_rig *rig)
@@ -207,21 +218,26 @@ void session_rig_close(struct session_rig *rig)
 
 static void check_guard(const unsigned char *bytes, size_t length)
 {
-	for (size_t i = 0; i < length; i++)
-		must(bytes[i] == SESSION_RIG_GUARD, "a byte outside of the regions was written");
+	static unsigned char expected[PAGE];
+	if (expected[0] != SESSION_RIG_GUARD)
+		memset(expected, SESSION_RIG_GUARD, PAGE);
+	for (size_t i = 0; i < length; i += PAGE)
+		must(memcmp(bytes + i, expected, PAGE) == 0, "a byte outside of the regions was written");
 }
 
 void session_rig_check_guards(const struct session_rig *rig)
 {
 	check_guard(rig->memory, PAGE);
 	for (unsigned i = RIG_OPEN_B; i < RIG_REGIONS; i++)
-		check_guard(rig->region[i] + SESSION_RIG_REGION, PAGE);
-	check_guard(rig->region[RIG_CLOSED], SESSION_RIG_REGION);
+		check_guard(rig->region[i] + rig->region_bytes, PAGE);
+	check_guard(rig->region[RIG_CLOSED], rig->region_bytes);
+	if (rig->granted_is_guard)
+		check_guard(rig->region[RIG_GRANTED], rig->region_bytes);
 }
 
 void session_rig_fill(struct session_rig *rig)
 {
 	for (unsigned i = 0; i < RIG_REGIONS; i++)
-		for (size_t k = 0; i != RIG_CLOSED && k < SESSION_RIG_REGION; k++)
+		for (size_t k = 0; i != RIG_CLOSED && k < rig->region_bytes; k++)
 			rig->region[i][k] = (unsigned char)(k * 7 + i);
 }

@@ -25,7 +25,9 @@ struct session_rig {
 	struct neap_tcp_server *server;
 	unsigned char *memory;              /* the whole mapping */
 	size_t memory_bytes;
+	size_t region_bytes;
 	unsigned char *region[RIG_REGIONS];
+	bool granted_is_guard;              /* nothing may be written there either */
 	neap_region_id ids[RIG_REGIONS];
 	enum session_rig_kind kind;
 	uint64_t now_ns;
@@ -37,6 +39,8 @@ struct session_rig {
 /* Everything but the server. Deadlines: first header 200 ms, progress 300 ms, drain 100 ms; ten times that on real time, where the machine
  * may be busy with something else. */
 void session_rig_open(struct session_rig *rig, enum session_rig_kind kind);
+/* The same with smaller regions: multiples of 4096. They lie at the same addresses in every process where the system allows it. */
+void session_rig_open_small(struct session_rig *rig, enum session_rig_kind kind, size_t region_bytes);
 void session_rig_start(struct session_rig *rig);
 /* Closes the server and waits until that is done. */
 void session_rig_stop(struct session_rig *rig);

@@ -22,6 +22,7 @@
 #define NEAP_TCP_OK_WORDS 512u
 #define NEAP_TCP_SPILLS 16u
 #define NEAP_TCP_LANE_BUCKETS 1024u
+#define NEAP_TCP_ENDED_LANES 1024u
 
 enum neap_tcp_reply_tail {
 	NEAP_TCP_TAIL_NONE,  /* ok_words alone */
@@ -107,6 +108,11 @@ struct neap_tcp_session {
 	struct neap_tcp_session *next_lane, **lane_slot;
 };
 
+struct neap_tcp_ended_lane {
+	uint8_t client[16];
+	uint64_t lane;
+};
+
 struct neap_tcp_server {
 	const struct neap_engine_core_view *view;
 	struct neap_reactor *reactor;
@@ -122,6 +128,8 @@ struct neap_tcp_server {
 	struct iovec vector[NEAP_TCP_VECTORS];
 	uint64_t ok_words[2][NEAP_TCP_OK_WORDS]; /* plain, Neap */
 	struct neap_tcp_session *lanes[NEAP_TCP_LANE_BUCKETS];
+	struct neap_tcp_ended_lane ended[NEAP_TCP_ENDED_LANES]; /* the latest */
+	uint64_t ended_count;
 };
 
 /* How much one visit may do and has done. */

@@ -31,24 +31,35 @@ static void lane_link(struct neap_tcp_session *session)
 
 void neap_tcp_lane_unlink(struct neap_tcp_session *session)
 {
+	struct neap_tcp_server *server = session->server;
 	if (!session->lane_slot)
 		return;
 	*session->lane_slot = session->next_lane;
 	if (session->next_lane)
 		session->next_lane->lane_slot = session->lane_slot;
 	session->lane_slot = NULL;
+	struct neap_tcp_ended_lane *ended = &server->ended[server->ended_count++ % NEAP_TCP_ENDED_LANES];
+	memcpy(ended->client, session->client, sizeof ended->client);
+	ended->lane = session->lane;
+}
+
+static bool has_ended(const struct neap_tcp_server *server, const uint8_t client[16], uint64_t lane)
+{
+	for (uint32_t i = 0; i < NEAP_TCP_ENDED_LANES; i++)
+		if (server->ended[i].lane == lane && memcmp(server->ended[i].client, client, 16) == 0)
+			return true;
+	return false;
 }
 
 /* --- hello ---------------------------------------------------------------------------------------------------------------- */
 
-/* After this no byte of the older lane is stored any more: bytes are stored only in visits of its session, on this core, and the session
- * is gone. A lane that is not found here is as dead, as far as this port goes: all sessions of the port are in this server's table from
- * their hello to their end, and a lane has no frames before its hello was answered, which a client waits for. (A hello of it that still
- * lies unread in a socket would have to come from a lane on which nothing was ever written.) That holds for this port alone, so nothing is
- * said about a lane that was with another core. */
+/* The lane to confirm as dead, or 0. Dead means that no byte of it is stored any more: bytes are stored in visits of its session, on this
+ * core, and that session is gone. So nothing is said but what is known: the lane was here, and ended now or before. One that was never
+ * seen may be with another core, behind another port, or its hello may still lie unread in a socket. One that ended so long ago that it
+ * was forgotten is not confirmed either; all its client loses is the certainty. */
 static uint64_t fence(struct neap_tcp_server *server, const struct neap_hello *hello)
 {
-	if (hello->fence_lane == 0 || hello->core != server->view->core_index)
+	if (hello->fence_lane == 0)
 		return 0;
 	struct neap_tcp_session *old = find_lane(server, hello->client, hello->fence_lane);
 	if (old) {
@@ -56,7 +67,8 @@ static uint64_t fence(struct neap_tcp_server *server, const struct neap_hello *h
 		         (unsigned long long)hello->fence_lane, (unsigned long long)hello->lane);
 		neap_tcp_session_end(old, true);
 	}
-	return find_lane(server, hello->client, hello->fence_lane) ? 0 : hello->fence_lane;
+	bool dead = !find_lane(server, hello->client, hello->fence_lane) && has_ended(server, hello->client, hello->fence_lane);
+	return dead ? hello->fence_lane : 0;
 }
 
 static uint32_t judge_hello(const struct neap_tcp_server *server, int decoded, const struct neap_hello *hello, bool more)
