@@ -15,7 +15,6 @@ enum segment_kind { SEGMENT_SYN, SEGMENT_ACCEPTED, SEGMENT_REFUSED, SEGMENT_DATA
 
 struct sim_segment {
 	struct sim_segment *next;
-	struct sim_connection *connection;
 	int to; /* side */
 	enum segment_kind kind;
 	uint32_t length;
@@ -41,8 +40,6 @@ struct sim_endpoint {
 	uint64_t untaken;        /* bytes sent that the other process has not read */
 	bool eof, reset, sent_fin;
 	bool host_dead;          /* closed because its host died: answers nothing while the host is down */
-	uint64_t last_arrival_ns; /* of segments to this side: keeps the order */
-	struct sim_segment *held, **held_tail;
 	struct neap_sockaddr local;
 };
 
@@ -52,6 +49,10 @@ struct sim_connection {
 	struct sim_endpoint *ends[2];
 	uint32_t hosts[2], pending; /* segments under way or held */
 	uint16_t port;
+	/* by side that they go to. An arrival takes the first, whichever it was made for: so the order is kept whatever the delays are */
+	struct sim_segment *first[2], **tail[2];
+	uint64_t last_arrival_ns[2];
+	uint32_t missed[2]; /* arrivals while the network was severed: made up for when it heals */
 };
 
 struct sim_listener {
@@ -131,32 +132,32 @@ static void release_connection(struct sim_connection *connection)
 	free(connection);
 }
 
-static void schedule_segment(struct sim_segment *segment, uint64_t *last_arrival_ns)
+static void schedule_arrival(struct sim_connection *connection, int to)
 {
-	struct sim *sim = segment->connection->sim;
+	struct sim *sim = connection->sim;
 	const struct sim_net_options *net = &sim->net;
 	uint64_t at_ns = sim->now_ns + net->delay_min_ns + sim_random_below(net_random(sim), net->delay_max_ns - net->delay_min_ns + 1);
-	if (at_ns < *last_arrival_ns)
-		at_ns = *last_arrival_ns;
-	*last_arrival_ns = at_ns;
-	sim_at(sim, at_ns, deliver, segment, 0);
+	if (at_ns < connection->last_arrival_ns[to])
+		at_ns = connection->last_arrival_ns[to];
+	connection->last_arrival_ns[to] = at_ns;
+	sim_at(sim, at_ns, deliver, connection, (uint64_t)to);
 }
 
-static void send_segment(struct sim_connection *connection, int to, enum segment_kind kind, const void *bytes, uint32_t length)
+/* The caller fills in the bytes of DATA. */
+static struct sim_segment *send_segment(struct sim_connection *connection, int to, enum segment_kind kind, uint32_t length)
 {
-	struct sim_segment *segment = calloc(1, sizeof(*segment) + (bytes ? length : 0));
+	struct sim_segment *segment = malloc(sizeof(*segment) + (kind == SEGMENT_DATA ? length : 0));
 	if (!segment)
 		abort();
-	segment->connection = connection;
+	segment->next = NULL;
 	segment->to = to;
 	segment->kind = kind;
 	segment->length = length;
-	if (bytes)
-		memcpy(segment->bytes, bytes, length);
+	*connection->tail[to] = segment;
+	connection->tail[to] = &segment->next;
 	connection->pending++;
-	uint64_t none = 0;
-	struct sim_endpoint *end = connection->ends[to];
-	schedule_segment(segment, end ? &end->last_arrival_ns : &none);
+	schedule_arrival(connection, to);
+	return segment;
 }
 
 static struct sim_listener *find_listener(struct sim *sim, uint32_t host, uint16_t port)
@@ -188,7 +189,7 @@ static void arrive_syn(struct sim_connection *connection)
 	struct sim_listener *listener = find_listener(sim, connection->hosts[1], connection->port);
 	if (!listener || listener->backlog_count == sizeof(listener->backlog) / sizeof(listener->backlog[0])) {
 		if (host_is_up(sim, connection->hosts[1]))
-			send_segment(connection, 0, SEGMENT_REFUSED, NULL, 0);
+			(void)send_segment(connection, 0, SEGMENT_REFUSED, 0);
 		return;
 	}
 	struct sim_endpoint *end = endpoint_create(connection, 1, listener->node);
@@ -196,7 +197,7 @@ static void arrive_syn(struct sim_connection *connection)
 	listener->backlog[listener->backlog_count++] = end;
 	if (connection->ends[0])
 		end->credit = connection->ends[0]->window;
-	send_segment(connection, 0, SEGMENT_ACCEPTED, NULL, end->window);
+	(void)send_segment(connection, 0, SEGMENT_ACCEPTED, end->window);
 	if (listener->wanted) {
 		neap_ready_again(listener->node->reactor, &listener->again);
 		sim_node_wake(listener->node);
@@ -219,33 +220,34 @@ static void take_reset(struct sim_endpoint *end)
 static void arrive_data(struct sim_endpoint *end, const struct sim_segment *segment)
 {
 	assert(end->have + segment->length <= end->window && "the sender kept to its credit");
-	for (uint32_t i = 0; i < segment->length; i++)
-		end->received[(end->start + end->have + i) % end->window] = segment->bytes[i];
+	uint32_t at = (end->start + end->have) % end->window, straight = end->window - at;
+	if (straight > segment->length)
+		straight = segment->length;
+	memcpy(end->received + at, segment->bytes, straight);
+	memcpy(end->received, segment->bytes + straight, segment->length - straight);
 	end->have += segment->length;
 	endpoint_touch(end);
 }
 
 /* A segment for an endpoint that is closed or gone. */
-static void arrive_at_nobody(const struct sim_segment *segment)
+static void arrive_at_nobody(struct sim_connection *connection, const struct sim_segment *segment)
 {
-	struct sim_connection *connection = segment->connection;
 	int from = 1 - segment->to;
 	if (segment->kind != SEGMENT_DATA && segment->kind != SEGMENT_FIN && segment->kind != SEGMENT_ACCEPTED)
 		return;
 	if (connection->ends[from] && host_is_up(connection->sim, connection->hosts[segment->to]))
-		send_segment(connection, from, SEGMENT_RESET, NULL, 0);
+		(void)send_segment(connection, from, SEGMENT_RESET, 0);
 }
 
-static void arrive(struct sim_segment *segment)
+static void arrive(struct sim_connection *connection, const struct sim_segment *segment)
 {
-	struct sim_connection *connection = segment->connection;
 	struct sim_endpoint *end = connection->ends[segment->to];
 	if (segment->kind == SEGMENT_SYN) {
 		arrive_syn(connection);
 		return;
 	}
 	if (!end || end->phase == ENDPOINT_CLOSED || end->phase == ENDPOINT_FAILED) {
-		arrive_at_nobody(segment);
+		arrive_at_nobody(connection, segment);
 		return;
 	}
 	switch (segment->kind) {
@@ -280,20 +282,26 @@ static void arrive(struct sim_segment *segment)
 	}
 }
 
+static struct sim_segment *take_segment(struct sim_connection *connection, int to)
+{
+	struct sim_segment *segment = connection->first[to];
+	connection->first[to] = segment->next;
+	if (!segment->next)
+		connection->tail[to] = &connection->first[to];
+	return segment;
+}
+
 static void deliver(struct sim *sim, void *user, uint64_t argument)
 {
-	(void)argument;
-	struct sim_segment *segment = user;
-	struct sim_connection *connection = segment->connection;
-	int from = 1 - segment->to;
-	struct sim_endpoint *end = connection->ends[segment->to];
-	if (sim->severed[connection->hosts[from]][connection->hosts[segment->to]] || (end && end->held)) {
-		if (end) { /* held back until the network heals; what comes later queues behind */
-			*end->held_tail = segment;
-			end->held_tail = &segment->next;
-			segment->next = NULL;
-			return;
-		}
+	struct sim_connection *connection = user;
+	int to = (int)argument;
+	bool severed = sim->severed[connection->hosts[1 - to]][connection->hosts[to]];
+	if (severed && connection->ends[to]) { /* held back until the network heals */
+		connection->missed[to]++;
+		return;
+	}
+	struct sim_segment *segment = take_segment(connection, to);
+	if (severed) {
 		connection->pending--;
 		release_connection(connection);
 		free(segment);
@@ -308,7 +316,7 @@ static void deliver(struct sim *sim, void *user, uint64_t argument)
 			if (connection->ends[side] && connection->ends[side]->phase == ENDPOINT_OPEN)
 				take_reset(connection->ends[side]);
 	} else {
-		arrive(segment);
+		arrive(connection, segment);
 	}
 	free(segment);
 	connection->pending -= 2;
@@ -318,19 +326,9 @@ static void deliver(struct sim *sim, void *user, uint64_t argument)
 void sim_net_resume(struct sim *sim)
 {
 	for (struct sim_connection *connection = sim->connections_list; connection; connection = connection->next)
-		for (int side = 0; side < 2; side++) {
-			struct sim_endpoint *end = connection->ends[side];
-			if (!end)
-				continue;
-			struct sim_segment *segment = end->held;
-			end->held = NULL;
-			end->held_tail = &end->held;
-			while (segment) {
-				struct sim_segment *next = segment->next;
-				schedule_segment(segment, &end->last_arrival_ns);
-				segment = next;
-			}
-		}
+		for (int to = 0; to < 2; to++)
+			for (; connection->missed[to] > 0; connection->missed[to]--)
+				schedule_arrival(connection, to);
 }
 
 /* --- stream operations -------------------------------------------------------------------------------------------------------- */
@@ -366,14 +364,16 @@ static ssize_t end_readv(struct neap_stream *stream, const struct iovec *vector,
 	for (int i = 0; i < count && done < take; i++) {
 		unsigned char *out = vector[i].iov_base;
 		size_t n = vector[i].iov_len < take - done ? vector[i].iov_len : take - done;
-		for (size_t k = 0; k < n; k++)
-			out[k] = end->received[(end->start + done + k) % end->window];
+		uint32_t at = (uint32_t)((end->start + done) % end->window);
+		size_t straight = end->window - at < n ? end->window - at : n;
+		memcpy(out, end->received + at, straight);
+		memcpy(out + straight, end->received, n - straight);
 		done += n;
 	}
 	end->start = (uint32_t)((end->start + take) % end->window);
 	end->have -= (uint32_t)take;
 	if (end->connection->ends[1 - end->side])
-		send_segment(end->connection, 1 - end->side, SEGMENT_CREDIT, NULL, (uint32_t)take);
+		(void)send_segment(end->connection, 1 - end->side, SEGMENT_CREDIT, (uint32_t)take);
 	return (ssize_t)take;
 }
 
@@ -390,21 +390,20 @@ static ssize_t end_writev(struct neap_stream *stream, const struct iovec *vector
 	if (take == 0)
 		return bytes == 0 ? 0 : -EAGAIN;
 	take = perhaps_short(sim, take);
-	unsigned char *flat = malloc(take);
-	if (!flat)
-		abort();
-	size_t done = 0;
-	for (int i = 0; i < count && done < take; i++) {
-		size_t n = vector[i].iov_len < take - done ? vector[i].iov_len : take - done;
-		memcpy(flat + done, vector[i].iov_base, n);
-		done += n;
-	}
+	size_t offset = 0; /* in *vector */
 	for (size_t at = 0; at < take;) {
 		size_t n = take - at < sim->net.segment_max ? take - at : sim->net.segment_max;
-		send_segment(end->connection, 1 - end->side, SEGMENT_DATA, flat + at, (uint32_t)n);
+		unsigned char *out = send_segment(end->connection, 1 - end->side, SEGMENT_DATA, (uint32_t)n)->bytes;
+		for (size_t filled = 0; filled < n;) {
+			for (; offset == vector->iov_len; vector++)
+				offset = 0;
+			size_t piece = vector->iov_len - offset < n - filled ? vector->iov_len - offset : n - filled;
+			memcpy(out + filled, (const unsigned char *)vector->iov_base + offset, piece);
+			filled += piece;
+			offset += piece;
+		}
 		at += n;
 	}
-	free(flat);
 	end->credit -= (uint32_t)take;
 	end->untaken += take;
 	return (ssize_t)take;
@@ -421,7 +420,7 @@ static void end_shutdown_write(struct neap_stream *stream)
 {
 	struct sim_endpoint *end = endpoint_of(stream);
 	if (!end->sent_fin && end->phase == ENDPOINT_OPEN && !end->node->crashed)
-		send_segment(end->connection, 1 - end->side, SEGMENT_FIN, NULL, 0);
+		(void)send_segment(end->connection, 1 - end->side, SEGMENT_FIN, 0);
 	end->sent_fin = true;
 }
 
@@ -440,12 +439,6 @@ static int64_t end_unacknowledged(struct neap_stream *stream)
 static void free_endpoint(struct sim_endpoint *end)
 {
 	struct sim_connection *connection = end->connection;
-	for (struct sim_segment *segment = end->held; segment;) {
-		struct sim_segment *next = segment->next;
-		connection->pending--;
-		free(segment);
-		segment = next;
-	}
 	connection->ends[end->side] = NULL;
 	release_connection(connection);
 	free(end->received);
@@ -463,9 +456,9 @@ static void say_goodbye(struct sim_endpoint *end, bool abortive)
 	if (end->phase != ENDPOINT_OPEN || end->reset)
 		return;
 	if (abortive || end->have > 0)
-		send_segment(end->connection, 1 - end->side, SEGMENT_RESET, NULL, 0);
+		(void)send_segment(end->connection, 1 - end->side, SEGMENT_RESET, 0);
 	else if (!end->sent_fin)
-		send_segment(end->connection, 1 - end->side, SEGMENT_FIN, NULL, 0);
+		(void)send_segment(end->connection, 1 - end->side, SEGMENT_FIN, 0);
 }
 
 static void end_close(struct neap_stream *stream, bool abortive)
@@ -526,7 +519,6 @@ static struct sim_endpoint *endpoint_create(struct sim_connection *connection, i
 	end->node = node;
 	end->side = side;
 	end->low_water = 1;
-	end->held_tail = &end->held;
 	end->window = sim->net.window_min + (uint32_t)sim_random_below(net_random(sim), sim->net.window_max - sim->net.window_min + 1);
 	end->received = malloc(end->window);
 	if (!end->received)
@@ -561,6 +553,8 @@ static struct neap_stream *net_connect(struct neap_net *net, struct neap_reactor
 	if (!connection)
 		abort();
 	connection->sim = sim;
+	connection->tail[0] = &connection->first[0];
+	connection->tail[1] = &connection->first[1];
 	connection->hosts[0] = node->host;
 	connection->hosts[1] = host;
 	connection->port = neap_sockaddr_port(address);
@@ -574,7 +568,7 @@ static struct neap_stream *net_connect(struct neap_net *net, struct neap_reactor
 	end->phase = ENDPOINT_CONNECTING;
 	end->wanted = NEAP_WRITABLE;
 	if (!sim->severed[node->host][host]) /* a lost SYN is not repeated: the caller has a deadline */
-		send_segment(connection, 1, SEGMENT_SYN, NULL, 0);
+		(void)send_segment(connection, 1, SEGMENT_SYN, 0);
 	return &end->stream;
 }
 
@@ -783,26 +777,20 @@ bool sim_cut_one(struct sim *sim, uint32_t host_a, uint32_t host_b)
 
 void sim_net_destroy(struct sim *sim)
 {
-	for (size_t i = 0; i < sim->heap_count; i++) {
-		if (sim->heap[i].run == deliver)
+	for (size_t i = 0; i < sim->heap_count; i++)
+		if (sim->heap[i].run == resolve_answer)
 			free(sim->heap[i].user);
-		else if (sim->heap[i].run == resolve_answer)
-			free(sim->heap[i].user);
-	}
 	while (sim->connections_list) {
 		struct sim_connection *connection = sim->connections_list;
 		sim->connections_list = connection->next;
-		for (int side = 0; side < 2; side++)
+		for (int side = 0; side < 2; side++) {
+			while (connection->first[side])
+				free(take_segment(connection, side));
 			if (connection->ends[side]) {
-				struct sim_endpoint *end = connection->ends[side];
-				for (struct sim_segment *segment = end->held; segment;) {
-					struct sim_segment *next = segment->next;
-					free(segment);
-					segment = next;
-				}
-				free(end->received);
-				free(end);
+				free(connection->ends[side]->received);
+				free(connection->ends[side]);
 			}
+		}
 		free(connection);
 	}
 }
