@@ -36,10 +36,19 @@ void neap_peer_feed(struct neap_tcp_peer *peer, struct neap_tcp_lane *lane, uint
 		neap_lane_v1_probe(lane);
 }
 
+/* What was learned of the peer since may leave a connection without use: it has carried its one request. */
+static bool is_used_up(const struct neap_tcp_lane *lane)
+{
+	return lane->head == lane->tail && !neap_lane_has_room(lane, 0);
+}
+
 /* Each lane that takes requests gets its share of what is queued. */
 static void feed_lanes(struct neap_tcp_peer *peer)
 {
 	uint32_t takers = 0;
+	for (uint32_t i = 0; i < NEAP_PEER_LANES_MAX && peer->queue.first; i++)
+		if (peer->lanes[i] && neap_lane_takes(peer->lanes[i]) && is_used_up(peer->lanes[i]))
+			neap_lane_over(peer->lanes[i], NEAP_LANE_DROPPED, 0);
 	for (uint32_t i = 0; i < NEAP_PEER_LANES_MAX; i++)
 		takers += peer->lanes[i] && neap_lane_takes(peer->lanes[i]);
 	for (uint32_t i = 0; i < NEAP_PEER_LANES_MAX && takers > 0; i++) {
