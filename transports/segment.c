@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define OPENED_A_PIECE 64u
+#define ENDED_A_PIECE 64u
 
 static struct neap_segment *segment_of_machine(struct neap_machine *machine)
 {
@@ -496,7 +497,7 @@ static bool report_opened(struct neap_engine *engine)
 
 bool neap_segments_tend(struct neap_engine *engine)
 {
-	while (engine->tends) {
+	for (uint32_t i = 0; i < ENDED_A_PIECE && engine->tends; i++) {
 		struct neap_segment *segment = engine->tends;
 		engine->tends = segment->tend_next;
 		segment->tended = false;
@@ -505,7 +506,8 @@ bool neap_segments_tend(struct neap_engine *engine)
 		else
 			give_back(segment);
 	}
-	return report_opened(engine);
+	bool more = report_opened(engine);
+	return more || engine->tends;
 }
 
 /* The engine closes: what is opening or waits for a refresh is answered now; transports end the rest by themselves. */

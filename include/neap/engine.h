@@ -63,7 +63,7 @@ struct neap_engine_options {
 	bool v1_only;                /* never use acknowledged framing as initiator (MC_TCP_PROTO=1) */
 	bool v1_sent_is_done;        /* report a v1 WRITE complete when handed to the kernel, as Mooncake does */
 	bool checksum;               /* crc32c on payloads between Neap peers that both ask for it */
-	bool no_local_path;          /* requests to our own segment go through TCP (tests) */
+	bool no_local_path;          /* requests to our own segment go through TCP (tests): open it by its name, 0 is refused */
 	const char *congestion;      /* "auto" (default), "system", or a name: TCP_CONGESTION */
 };
 
@@ -262,7 +262,7 @@ struct neap_batch_options {
 
 /* All are accepted or none: NEAP_EINVAL (empty list, NULL source, unknown opcode, wrap-around), NEAP_ESTALE (segment), NEAP_EAGAIN
  * (pools or the peer's queue are full), NEAP_ETOOMANY (more than requests_max at once). Requests and options are copied. Order
- * between requests is not defined. */
+ * between requests is not defined. `options` NULL: no callbacks, kept. */
 NEAP_API int neap_submit(struct neap_engine *engine, const struct neap_request *requests, size_t count,
                          const struct neap_batch_options *options, neap_batch_id *batch_p);
 

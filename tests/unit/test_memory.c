@@ -379,6 +379,62 @@ START_TEST(location_of_a_touched_page_is_known)
 }
 END_TEST
 
+struct failing {
+	uint32_t calls, fail_at;
+	int64_t balance;
+};
+
+static void *allocate(void *user, size_t bytes)
+{
+	struct failing *failing = user;
+	if (++failing->calls == failing->fail_at)
+		return NULL;
+	failing->balance++;
+	return calloc(1, bytes);
+}
+
+static void release(void *user, void *memory, size_t bytes)
+{
+	struct failing *failing = user;
+	(void)bytes;
+	failing->balance--;
+	free(memory);
+}
+
+/* Whatever allocation fails, a call registers all or nothing, and what was there stays reachable. */
+START_TEST(registering_without_memory)
+{
+	struct failing failing = {0};
+	struct neap_memory memory[500];
+	uint32_t count = _i == 0 ? 1 : 500, before, k = 0;
+	int error;
+	teardown();
+	struct neap_reactor_options options = {.alloc = {allocate, release, &failing}};
+	ck_assert_int_eq(neap_reactor_create(&reactor, &options), 0);
+	ck_assert_int_eq(neap_registry_create(&registry, reactor, 4096, 4), 0);
+	for (uint32_t i = 0; i < 500; i++)
+		memory[i] = (struct neap_memory){.address = at(BASE + i * 4096), .length = 100};
+	ck_assert_int_eq(neap_registry_register(registry, memory, 500, NULL, why, sizeof why), 0);
+	for (uint32_t i = 0; i < 500; i++)
+		memory[i].address = at(BASE + i * 4096 + 100);
+	before = neap_registry_regions(registry);
+	do {
+		failing.calls = 0;
+		failing.fail_at = ++k;
+		error = neap_registry_register(registry, memory, count, NULL, why, sizeof why);
+		failing.fail_at = 0;
+		ck_assert(error == 0 || error == NEAP_ENOMEM);
+		ck_assert_uint_eq(neap_registry_regions(registry), error ? before : before + count);
+		ck_assert(reachable(BASE + 499 * 4096, 100));
+		ck_assert_int_eq(reachable((uintptr_t)memory[count - 1].address, 100), error == 0);
+	} while (error);
+	ck_assert_uint_ge(k, 4);
+	teardown();
+	ck_assert_int_eq(failing.balance, 0);
+	setup();
+}
+END_TEST
+
 /* --- grants */
 
 static const uint8_t peer[16] = {1, 2, 3}, stranger[16] = {9};
@@ -756,6 +812,7 @@ int main(void)
 	tcase_add_test(many, a_document_that_peers_would_refuse_is_refused_here);
 	tcase_add_loop_test(many, many_changes_against_a_plain_map, 0, 4);
 	tcase_add_test(many, twenty_thousand_in_one_call);
+	tcase_add_loop_test(many, registering_without_memory, 0, 2);
 	tcase_add_loop_test(grants, a_grant_allows_what_it_says, 0, sizeof uses / sizeof uses[0]);
 	tcase_add_test(grants, every_bit_of_a_token_counts);
 	tcase_add_test(grants, an_ended_grant_is_dead_at_once_and_for_good);
