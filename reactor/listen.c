@@ -56,7 +56,8 @@ static void do_pause(struct neap_machine *machine, uint64_t system_errno)
 		return;
 	acceptor->last_log_ns = now_ns;
 	neap_log(acceptor->reactor, NEAP_LOG_WARNING, acceptor->what,
-	         "cannot accept connections: %s; %u are open here; they wait in the queue and are tried again (raise `ulimit -n`)",
+	         "cannot accept connections: %s; %u are open here; others wait in the queue until one ends (limits: `ulimit -n` and "
+	         "descriptors_max)",
 	         cause ? cause : "unknown error", (unsigned)acceptor->connections);
 }
 

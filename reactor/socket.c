@@ -144,11 +144,19 @@ static ssize_t stream_writev(struct neap_stream *base, const struct iovec *vecto
 	}
 }
 
+static void watch_for(struct neap_reactor *reactor, struct neap_watch *watch, unsigned wanted)
+{
+	int error = neap_watch_want(reactor, watch, wanted);
+	if (error) /* the kernel's own limit; whoever waits has a deadline */
+		neap_log(reactor, NEAP_LOG_ERROR, "streams", "a descriptor cannot be watched: %s (fs.epoll.max_user_watches, memory)",
+		         neap_error_text(error));
+}
+
 static void stream_want(struct neap_stream *base, unsigned wanted)
 {
 	struct socket_stream *stream = stream_of(base);
 	if (!stream->closed)
-		(void)neap_watch_want(base->reactor, &stream->watch, wanted);
+		watch_for(base->reactor, &stream->watch, wanted);
 }
 
 static void stream_shutdown_write(struct neap_stream *base)
@@ -198,6 +206,20 @@ static void stream_reap(struct neap_reap *reap)
 	neap_pool_give(&stream->room->streams, stream);
 }
 
+/* A forked child of the application may hold a copy of the descriptor: then close alone would neither end the connection nor reset it. */
+static void end_connection(int fd, bool abortive)
+{
+	if (abortive) {
+		struct linger linger = {.l_onoff = 1, .l_linger = 0};
+		struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+		(void)connect(fd, &nowhere, sizeof(nowhere)); /* dissolves the association: the reset goes out now */
+	} else {
+		(void)shutdown(fd, SHUT_RDWR);
+	}
+	(void)close(fd);
+}
+
 static void stream_close(struct neap_stream *base, bool abortive)
 {
 	struct socket_stream *stream = stream_of(base);
@@ -207,12 +229,8 @@ static void stream_close(struct neap_stream *base, bool abortive)
 	base->ready = NULL;
 	int fd = stream->watch.fd;
 	neap_watch_stop(base->reactor, &stream->watch);
-	if (abortive) {
-		struct linger linger = {.l_onoff = 1, .l_linger = 0};
-		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-	}
 	neap_count_system_call(base->reactor);
-	(void)close(fd);
+	end_connection(fd, abortive);
 	neap_reap_later(base->reactor, &stream->reap);
 }
 
@@ -403,7 +421,7 @@ static void listener_want(struct neap_listener *base, bool wanted)
 	struct socket_listener *listener = listener_of(base);
 	if (listener->closed)
 		return;
-	(void)neap_watch_want(base->reactor, &listener->watch, wanted ? NEAP_READABLE : 0);
+	watch_for(base->reactor, &listener->watch, wanted ? NEAP_READABLE : 0);
 	if (wanted && listener->parked >= 0)
 		neap_ready_again(base->reactor, &listener->parked_ready);
 	else
@@ -438,6 +456,7 @@ static void listener_close(struct neap_listener *base)
 	if (listener->parked >= 0)
 		(void)close(listener->parked);
 	listener->parked = -1;
+	(void)shutdown(fd, SHUT_RDWR); /* a child's copy would go on listening */
 	(void)close(fd);
 	neap_reap_later(base->reactor, &listener->reap);
 }

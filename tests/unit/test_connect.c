@@ -414,6 +414,28 @@ START_TEST(no_name_server)
 }
 END_TEST
 
+/* resolv.conf may change while the process lives: an idle channel is made anew after a minute. */
+START_TEST(changed_resolv_conf)
+{
+	struct name_server server;
+	if (!netns_enter("127.0.0.1 localhost\n", "nameserver 127.0.0.2\noptions timeout:1 attempts:1\n"))
+		return;
+	name_server_start(&server);
+	struct rig *rig = rig_open(NULL);
+	uint16_t port = rig_listen(rig, "127.0.0.1", 0);
+	ck_assert_int_eq(rig_connect(rig, 0, "good.test", port, 5000), 0);
+	finish(rig, 0);
+	expect(rig, 0, NEAP_EDNS, 0, NULL);
+	ck_assert(netns_write("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"));
+	ck_assert_int_gt(neap_reactor_run_at(rig->reactor, drive_now_ns() + UINT64_C(61000000000), NULL), 0);
+	ck_assert_int_eq(rig_connect(rig, 1, "good.test", port, 5000), 0);
+	finish(rig, 1);
+	expect(rig, 1, 0, 0, NULL);
+	rig_close(rig);
+	name_server_stop(&server);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("connect");
@@ -435,6 +457,7 @@ int main(void)
 	tcase_add_test(names, names_from_a_server);
 	tcase_add_test(names, silent_name_server);
 	tcase_add_test(names, no_name_server);
+	tcase_add_test(names, changed_resolv_conf);
 	suite_add_tcase(suite, verdicts);
 	suite_add_tcase(suite, cancels);
 	suite_add_tcase(suite, names);

@@ -3,11 +3,13 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
-#include <signal.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* What a stream has reported, kept for the test to look at. */
@@ -339,6 +341,48 @@ START_TEST(calls_after_close)
 }
 END_TEST
 
+/* The application forks and the child lives on without exec, holding copies of everything: peers see the ends all the same. */
+START_TEST(ends_in_spite_of_a_forked_child)
+{
+	struct rig *rig = rig_open(NULL);
+	uint16_t port = rig_listen(rig, "127.0.0.1", 0);
+	int gate[2];
+	char byte;
+
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(rig_connect(rig, i, "127.0.0.1", port, 5000), 0);
+		ck_assert(drive_until(rig->reactor, &rig->outcomes[i].done, 5000) && rig->outcomes[i].stream);
+	}
+	while (rig->accepted_count < 4) {
+		rig->any_accepted = false;
+		ck_assert(drive_until(rig->reactor, &rig->any_accepted, 5000));
+	}
+	ck_assert_int_eq(pipe2(gate, O_CLOEXEC | O_NONBLOCK), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		struct pollfd wait = {.fd = gate[0], .events = POLLIN};
+		close(gate[1]);
+		poll(&wait, 1, 20000);
+		_exit(0);
+	}
+	for (uint32_t i = 0; i < 4; i++) {
+		neap_stream_close(rig->accepted[i], i % 2);
+		rig->accepted[i] = NULL;
+	}
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(await(rig, rig->outcomes[i].stream, &byte, 1), i % 2 ? -ECONNRESET : 0);
+	/* The port does not go on taking connections that nobody will serve. */
+	neap_acceptor_close(&rig->acceptor);
+	ck_assert_int_eq(rig_connect(rig, 4, "127.0.0.1", port, 5000), 0);
+	ck_assert(drive_until(rig->reactor, &rig->outcomes[4].done, 5000));
+	ck_assert_int_eq(rig->outcomes[4].system_errno, ECONNREFUSED);
+	close(gate[0]);
+	close(gate[1]);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	rig_close(rig);
+}
+END_TEST
+
 START_TEST(reactor_outlives_its_streams)
 {
 	struct rig *rig = rig_open(NULL);
@@ -507,6 +551,7 @@ static void add_cases(Suite *suite)
 	tcase_add_test(ends, wanting_nothing_is_quiet);
 	tcase_add_test(ends, closed_by_another_handler);
 	tcase_add_test(ends, calls_after_close);
+	tcase_add_test(ends, ends_in_spite_of_a_forked_child);
 	tcase_add_test(ends, reactor_outlives_its_streams);
 	tcase_add_test(options, low_water);
 	tcase_add_test(options, no_delay_on_both_ends);
