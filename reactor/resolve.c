@@ -1,7 +1,7 @@
 /* Names to addresses with c-ares: its sockets are watched by the reactor, its timeouts lie in the wheel.
  *
- * c-ares has no way to drop one question of several, so a cancelled one keeps its slot until c-ares is through with it, at most a few
- * tens of seconds; slots are bounded. /etc/hosts, /etc/resolv.conf and /etc/nsswitch.conf are read in place: small local files. */
+ * c-ares has no way to drop one question of several, so a cancelled one keeps its slot until c-ares is through with it, at most a
+ * few tens of seconds; slots are bounded. /etc/hosts, /etc/resolv.conf and /etc/nsswitch.conf are read in place: small local files. */
 #include "reactor/address.h"
 #include "reactor/socket.h"
 

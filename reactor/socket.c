@@ -68,8 +68,8 @@ static bool means_auto(const struct neap_socket_options *options)
 	return options && options->congestion && strcmp(options->congestion, "auto") == 0;
 }
 
-/* Options for a connecting or listening socket; what it accepts inherits them. A congestion control asked for by name must be had: a
- * refusal is an error. */
+/* Options for a connecting or listening socket; what it accepts inherits them. A congestion control asked for by name must be had:
+ * a refusal is an error. */
 static int apply_options(int fd, const struct neap_socket_options *options)
 {
 	int error = set_number(fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -206,7 +206,8 @@ static void stream_reap(struct neap_reap *reap)
 	neap_pool_give(&stream->room->streams, stream);
 }
 
-/* A forked child of the application may hold a copy of the descriptor: then close alone would neither end the connection nor reset it. */
+/* A forked child of the application may hold a copy of the descriptor: then close alone would neither end the connection nor
+ * reset it. */
 static void end_connection(int fd, bool abortive)
 {
 	if (abortive) {

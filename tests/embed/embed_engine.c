@@ -1,5 +1,5 @@
-/* Transfers under every host: an initiator and a target, on two reactors of the same loop; under neap_reactor_run, which has one, an
- * engine that reaches itself over TCP. */
+/* Transfers under every host: an initiator and a target, on two reactors of the same loop; under neap_reactor_run, which has one,
+ * an engine that reaches itself over TCP. */
 #include "tests/embed/embed_suite.h"
 
 #include <neap/engine.h>
@@ -88,7 +88,8 @@ static void end(void)
 	ck_assert_int_eq(support_reactor_destroy(far_side.e.reactor), 0);
 }
 
-static neap_batch_id submit(enum neap_opcode opcode, unsigned char *memory, uint32_t blocks, const struct neap_batch_options *options)
+static neap_batch_id submit(enum neap_opcode opcode, unsigned char *memory, uint32_t blocks,
+                            const struct neap_batch_options *options)
 {
 	struct neap_request requests[BLOCKS];
 	neap_batch_id batch = NEAP_INVALID_BATCH;

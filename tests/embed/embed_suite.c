@@ -1,7 +1,7 @@
 /* The same tests under every host: what an application sees of Neap must not depend on whose loop it is.
  *
- * A test ends by stopping its reactor from a callback; host_run returns when the adapter has told the host that it STOPPED. A lost wake-up
- * shows as a hang, which Check ends. */
+ * A test ends by stopping its reactor from a callback; host_run returns when the adapter has told the host that it STOPPED. A lost
+ * wake-up shows as a hang, which Check ends. */
 #include "tests/embed/embed_suite.h"
 
 #include <check.h>

@@ -14,8 +14,8 @@ struct fdcheck {
 void fdcheck_begin(struct fdcheck *check);
 
 /* Looks at every descriptor opened since: sockets, pipes, eventfds, timerfds and verbs events must have O_NONBLOCK, these and epoll
- * sets and inotify must have O_CLOEXEC. Returns the number of offenders; `what` names the first ones. `opened_p` (may be NULL) gets the number of
- * descriptors opened since. */
+ * sets and inotify must have O_CLOEXEC. Returns the number of offenders; `what` names the first ones. `opened_p` (may be NULL) gets
+ * the number of descriptors opened since. */
 int fdcheck_offenders(const struct fdcheck *check, char *what, size_t size, int *opened_p);
 
 /* Fails the running Check test when there is an offender. */

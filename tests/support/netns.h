@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 /* Moves this process into a network namespace of its own with only lo up, and, when given, puts these texts over /etc/hosts and
- * /etc/resolv.conf in a mount namespace of its own. False with a line "skipped: reason" when that is not allowed. Call it before threads and
- * reactors are made. */
+ * /etc/resolv.conf in a mount namespace of its own. False with a line "skipped: reason" when that is not allowed. Call it before
+ * threads and reactors are made. */
 bool netns_enter(const char *hosts, const char *resolv_conf);
 
 /* Writes one file, as under /proc/sys. False with a line "skipped: reason" on failure. */

@@ -1,5 +1,5 @@
-/* Opening streams: verdicts, deadlines, names, several addresses, cancelling. What needs /etc files or name servers of its own runs in
- * private namespaces, which need root. */
+/* Opening streams: verdicts, deadlines, names, several addresses, cancelling. What needs /etc files or name servers of its own runs
+ * in private namespaces, which need root. */
 #include "tests/support/stream_rig.h"
 #include "tests/support/netns.h"
 
