@@ -107,7 +107,7 @@ struct neap_tcp_lane {
 	uint8_t cause;                       /* enum neap_cause, when the end alone does not say it */
 	int end_errno;
 	uint32_t low_water;
-	uint32_t answered;                   /* requests, on this connection */
+	uint32_t answered;                   /* requests and probes, on this connection */
 	uint8_t hello_reply[NEAP_HELLO_REPLY_BYTES];
 	uint8_t instance[16];                /* of the peer, by its hello reply */
 	uint32_t greeting_at;                /* bytes of hello sent, then of reply received */

@@ -1,8 +1,8 @@
 /* What becomes of requests: by their answer, by their user, and when their lane has ended.
  *
  * FAILED is said only when no further byte can become visible. Bytes of a WRITE that were given to the kernel can become visible for as
- * long as the other end of the connection is open: closing ours does not stop them. So it takes the peer's own end of file or reset, or
- * the word of a Neap peer that the lane is dead (its next lane's hello asks for it), before such a WRITE is FAILED or sent again.
+ * long as the other end of the connection is open: closing ours does not stop them. So it takes the peer's own end of file, a plain
+ * peer's reset, or the word of a Neap peer that the lane is dead (its next lane's hello asks for it), before such a WRITE is FAILED or sent again.
  * Without that it ends as TIMEOUT with effect UNKNOWN; that includes connections that the kernel gave up (ETIMEDOUT, EHOSTUNREACH), with
  * the system's error beside it. READs touch local memory alone, and only until their connection is closed here. */
 #include "transports/tcp/peer.h"
@@ -43,8 +43,7 @@ void neap_lane_completed(struct neap_tcp_lane *lane, struct neap_flight *flight)
 	bool probe = flight->kind == NEAP_FLIGHT_PROBE;
 	struct neap_slice *slice = flight->slice ? detach(lane, flight) : NULL;
 	neap_lane_advance(lane);
-	if (!probe)
-		lane->answered++;
+	lane->answered++;
 	learn_manners(lane, probe);
 	if (slice)
 		neap_peer_end_with(lane->peer, slice, NEAP_COMPLETED, NEAP_EFFECT_ALL, slice->length, NEAP_CAUSE_NONE, 0);
@@ -131,9 +130,11 @@ void neap_lane_abandon(struct neap_tcp_lane *lane, struct neap_slice *slice, enu
 
 /* --- when a lane has ended -------------------------------------------------------------------------------------------------- */
 
-static bool is_quiet(uint8_t end)
+/* A Neap peer's reset is not believed, because the peer can be asked: whoever stands between may have reset both ends, and what the peer's
+ * kernel has taken before is still there to be read. A plain peer's reset is all that there is to go by. */
+static bool is_quiet(uint8_t end, uint8_t kind)
 {
-	return end == NEAP_LANE_FIN || end == NEAP_LANE_RESET;
+	return end == NEAP_LANE_FIN || (end == NEAP_LANE_RESET && kind != NEAP_PEER_NEAP);
 }
 
 static enum neap_cause cause_of_end(const struct neap_lane_facts *facts)
@@ -157,7 +158,7 @@ static struct neap_lane_verdict ends_as(enum neap_status status, enum neap_cause
 
 struct neap_lane_verdict neap_lane_judge(const struct neap_lane_facts *facts)
 {
-	bool quiet = is_quiet(facts->end);
+	bool quiet = is_quiet(facts->end, facts->kind);
 	if (!facts->begun)
 		return (struct neap_lane_verdict){.what = NEAP_VERDICT_QUEUE};
 	if (facts->end == NEAP_LANE_STALLED)
@@ -215,7 +216,7 @@ static void settle_one(struct ending *ending, uint32_t index, struct neap_flight
 	} else {
 		slice->transport_word = lane->id;
 		neap_peer_put_front(peer, &peer->limbo, slice, NEAP_PLACE_LIMBO);
-		if (is_quiet(lane->end))
+		if (is_quiet(lane->end, lane->kind))
 			slice->transport_phase |= NEAP_MARK_QUIET;
 	}
 }
@@ -224,7 +225,7 @@ static void settle_one(struct ending *ending, uint32_t index, struct neap_flight
 static void learn_from_end(struct neap_tcp_lane *lane, bool probed)
 {
 	struct neap_tcp_peer *peer = lane->peer;
-	if (lane->kind == NEAP_PEER_NEAP || !lane->live || !is_quiet(lane->end) || lane->refused || lane->broken)
+	if (lane->kind == NEAP_PEER_NEAP || !lane->live || !is_quiet(lane->end, lane->kind) || lane->refused || lane->broken)
 		return;
 	bool soon = lane->head != lane->tail || neap_now(peer->initiator->reactor) - lane->moved_ns < 1000000000u;
 	if ((lane->answered == 1 && soon) || (probed && peer->manners == NEAP_MANNERS_UNKNOWN))
@@ -244,7 +245,7 @@ static void survey(struct ending *ending)
 		ending->given |= flight->kind == NEAP_FLIGHT_WRITE && (!flight->slice || flight->slice->moved > 0);
 	}
 	learn_from_end(lane, probed);
-	ending->suspicious = lane->kind != NEAP_PEER_NEAP && is_quiet(lane->end) && !lane->refused && !lane->broken &&
+	ending->suspicious = lane->kind != NEAP_PEER_NEAP && is_quiet(lane->end, lane->kind) && !lane->refused && !lane->broken &&
 	                     lane->peer->manners != NEAP_MANNERS_CLOSES;
 }
 
