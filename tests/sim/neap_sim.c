@@ -26,11 +26,14 @@ static double seconds_now(void)
 
 static void print_options(const struct te_options *o)
 {
-	printf("  nodes %u, blocks %u x %u bytes, operations %u, in flight %u, one each %u us, lanes %u, plain %u/1000, checksum %d, cancel %u/1000, "
-	       "deadline %u/1000, faults every %u ms:%s%s%s%s\n",
-	       o->nodes, o->blocks_per_stripe, o->block_bytes, o->operations, o->inflight_max, o->work_period_us, o->lanes, o->plain_per_mille, o->checksum,
-	       o->cancel_per_mille, o->deadline_per_mille, o->fault_period_ms, o->faults_pause ? " pause" : "",
-	       o->faults_cut ? " cut" : "", o->faults_partition ? " partition" : "", o->faults_crash ? " crash" : "");
+	printf("  nodes %u, blocks %u x %u bytes, operations %u, in flight %u, one each %u us, lanes %u, plain %u/1000, two cores %u/1000, "
+	       "checksum %d, cancel %u/1000, deadline %u/1000\n", o->nodes, o->blocks_per_stripe, o->block_bytes, o->operations, o->inflight_max,
+	       o->work_period_us, o->lanes, o->plain_per_mille, o->cores_per_mille, o->checksum, o->cancel_per_mille, o->deadline_per_mille);
+	printf("  batches up to %u, kept %u/1000, slots %u/1000 changing every %u ms, bulk %u/1000, notify %u/1000, faults every %u ms:"
+	       "%s%s%s%s%s%s%s\n", o->batch_max, o->keep_per_mille, o->slot_per_mille, o->slot_period_ms, o->bulk_per_mille,
+	       o->notify_per_mille, o->fault_period_ms, o->faults_pause ? " pause" : "", o->faults_cut ? " cut" : "",
+	       o->faults_partition ? " partition" : "", o->faults_crash ? " crash" : "", o->faults_leave ? " leave" : "",
+	       o->faults_forget ? " forget" : "", o->faults_memory ? " memory" : "");
 }
 
 static bool still_fails(uint64_t seed, const struct te_options *options)
@@ -58,6 +61,9 @@ static void shrink(uint64_t seed, struct te_options *options)
 		if (still_fails(seed, &smaller))                             \
 			*options = smaller;                                      \
 	} while (0)
+	SHRINK(faults_memory, false);
+	SHRINK(faults_forget, false);
+	SHRINK(faults_leave, false);
 	SHRINK(faults_crash, false);
 	SHRINK(faults_partition, false);
 	SHRINK(faults_cut, false);
@@ -65,6 +71,12 @@ static void shrink(uint64_t seed, struct te_options *options)
 	SHRINK(fault_period_ms, 0);
 	SHRINK(cancel_per_mille, 0);
 	SHRINK(deadline_per_mille, 0);
+	SHRINK(notify_per_mille, 0);
+	SHRINK(keep_per_mille, 0);
+	SHRINK(bulk_per_mille, 0);
+	SHRINK(batch_max, 1);
+	SHRINK(slot_per_mille, 0);
+	SHRINK(cores_per_mille, 0);
 	SHRINK(checksum, false);
 	SHRINK(plain_per_mille, 0);
 	SHRINK(lanes, 1);

@@ -758,7 +758,7 @@ void sim_net_close_node(struct sim_node *node, bool silent)
 	}
 }
 
-bool sim_cut_one(struct sim *sim, uint32_t host_a, uint32_t host_b)
+bool sim_cut_one(struct sim *sim, uint32_t host_a, uint32_t host_b, bool loses)
 {
 	struct sim_connection *candidates[256];
 	uint32_t count = 0;
@@ -769,9 +769,14 @@ bool sim_cut_one(struct sim *sim, uint32_t host_a, uint32_t host_b)
 		return false;
 	struct sim_connection *connection = candidates[sim_random_below(&sim->random[SIM_FAULTS], count)];
 	sim->cuts++;
-	for (int side = 0; side < 2; side++)
-		if (connection->ends[side] && connection->ends[side]->phase == ENDPOINT_OPEN)
-			take_reset(connection->ends[side]);
+	for (int side = 0; side < 2; side++) {
+		struct sim_endpoint *end = connection->ends[side];
+		if (!end || end->phase != ENDPOINT_OPEN)
+			continue;
+		take_reset(end);
+		if (loses)
+			end->have = 0;
+	}
 	return true;
 }
 

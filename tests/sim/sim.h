@@ -62,6 +62,7 @@ struct sim {
 	uint64_t hash, events_run;
 	uint64_t connections, cuts, short_ios;
 	struct sim_connection *connections_list;
+	uint64_t fail_create_at; /* the allocation of sim_node_create that fails; UINT64_MAX: none */
 	void *user;
 };
 
@@ -73,6 +74,7 @@ struct sim_node {
 	struct neap_reactor *reactor;
 	bool crashed;             /* its turns never run again; the network refuses it */
 	bool paused;
+	bool stopped;             /* its reactor was told to stop and has ended */
 	uint64_t paused_until_ns;
 	bool run_scheduled;
 	uint64_t run_at_ns, run_sequence;
@@ -99,13 +101,14 @@ void sim_node_address(const struct sim_node *node, char *text, size_t size); /* 
 void sim_node_crash(struct sim_node *node, bool host_dies);
 /* It stops for a while; its host still takes bytes up to its windows. */
 void sim_node_pause(struct sim_node *node, uint64_t ns);
-/* After the application closed its engines (or a crash): runs the reactor apart from the world until it can be destroyed, and does so. */
-void sim_node_finish(struct sim_node *node, void (*close_all)(struct sim_node *node, void *user), void *user);
+/* Runs the reactor apart from the world until it can be destroyed, and does so. Returns the bytes that did not come back. */
+size_t sim_node_finish(struct sim_node *node, void (*close_all)(struct sim_node *node, void *user), void *user);
 
 void sim_sever(struct sim *sim, uint32_t host_a, uint32_t host_b, bool one_way);
 void sim_heal(struct sim *sim);
-/* Resets a connection between the two hosts, chosen by the fault stream. False when there is none. */
-bool sim_cut_one(struct sim *sim, uint32_t host_a, uint32_t host_b);
+/* Somebody in between resets both ends of a connection between the two hosts, chosen by the fault stream. What has arrived and waits to be
+ * read may stay readable (as on Linux), or is lost when `loses`. False when there is none. */
+bool sim_cut_one(struct sim *sim, uint32_t host_a, uint32_t host_b, bool loses);
 
 void sim_at(struct sim *sim, uint64_t at_ns, sim_event_func *run, void *user, uint64_t argument);
 void sim_after(struct sim *sim, uint64_t delay_ns, sim_event_func *run, void *user, uint64_t argument);

@@ -2,14 +2,30 @@
  * and a shadow model that checks every completion. The engines are the library's own, unchanged.
  *
  * Every (initiator, target) pair owns a stripe of the target's memory, cut in blocks; at most one operation is under way on a block.
- * So what a block may hold is known: its content before the operation, after it, or (effect unknown) a mixture of these two. */
+ * So what a block may hold is known: its content before the operation, after it, or (effect unknown) a mixture of these two. Beside
+ * the stripes each pair has two slots: one in a region that is registered and unregistered again and again, and one in a region that
+ * only grants open. What such a slot held when it was taken back is the last that an operation may have done to it. */
 #ifndef NEAP_SIM_TE_WORLD_H
 #define NEAP_SIM_TE_WORLD_H
 
 #include "tests/sim/sim.h"
 #include <neap/engine.h>
 
-struct te_world;
+/* To show that a checker can fail: the harness itself does what the library must never do. */
+enum te_sabotage {
+	TE_SABOTAGE_NONE,
+	TE_SABOTAGE_CORRUPT_TARGET,  /* a byte of a COMPLETED write is another one */
+	TE_SABOTAGE_CORRUPT_LOCAL,   /* a byte of a COMPLETED read is another one */
+	TE_SABOTAGE_COMPLETE_TWICE,
+	TE_SABOTAGE_NEVER_COMPLETE,
+	TE_SABOTAGE_TOUCH_RETURNED,  /* a buffer is written to after its operation has completed */
+	TE_SABOTAGE_TOUCH_GUARD,     /* a byte outside the registered regions */
+	TE_SABOTAGE_LATE_WRITE,      /* a byte of a block on which nothing is under way */
+	TE_SABOTAGE_TOUCH_TAKEN_BACK, /* a byte of a slot after `ended` or `released` */
+	TE_SABOTAGE_WRONG_EFFECT,    /* FAILED or CANCELED with effect NONE although it had one, or the other way round */
+	TE_SABOTAGE_LEAK,            /* memory of a node that does not come back */
+	TE_SABOTAGE_COUNT,
+};
 
 /* What the seed has decided, printed with a failing seed. */
 struct te_options {
@@ -20,19 +36,32 @@ struct te_options {
 	uint32_t work_period_us;   /* mean time between operations of the whole cluster */
 	uint32_t lanes;
 	uint32_t plain_per_mille;  /* nodes that are plain (v2) or v1 towards others */
+	uint32_t cores_per_mille;  /* nodes with a second reactor that joins the first one's engine */
 	bool checksum;
 	uint32_t cancel_per_mille, deadline_per_mille;
+	uint32_t batch_max;        /* requests of one batch */
+	uint32_t keep_per_mille;   /* batches that are polled and freed */
+	uint32_t slot_per_mille;   /* operations on slots instead of blocks */
+	uint32_t bulk_per_mille;   /* local operations that take several turns */
+	uint32_t notify_per_mille;
+	uint32_t slot_period_ms;   /* mean time between takings and givings of slots; 0: none */
 	uint32_t fault_period_ms;  /* mean time between faults; 0: none */
 	bool faults_pause, faults_cut, faults_partition, faults_crash;
-	bool sent_is_done;
+	bool faults_leave;         /* engines close or reactors stop while others have work with them, and come again */
+	bool faults_forget;        /* segments are closed under load */
+	bool faults_memory;        /* allocations fail: when engines start and now and then later */
+	enum te_sabotage sabotage;
 };
 
 /* Conditions that a soak must have seen at least once. */
 #define TE_SOMETIMES(S)                                                                                                     \
-	S(write_completed) S(read_completed) S(write_effect_unknown) S(write_failed_no_effect)                  \
-	S(timed_out) S(canceled_queued) S(canceled_under_way) S(completed_after_fault) S(peer_restarted) S(request_repeated)     \
-	S(descriptor_refreshed) S(range_refused_after_restart) S(node_paused) S(connection_cut) S(partitioned) S(tiny_budget)      \
-	S(local_transfer) S(remote_completed) S(neap_lane) S(plain_v2_lane) S(plain_v1_lane) S(refused_by_peer) S(close_with_work)
+	S(write_completed) S(read_completed) S(write_effect_unknown) S(write_failed_no_effect)                                  \
+	S(timed_out) S(canceled_queued) S(canceled_under_way) S(completed_after_fault) S(peer_restarted) S(request_repeated)    \
+	S(descriptor_refreshed) S(range_refused_after_restart) S(node_paused) S(connection_cut) S(partitioned) S(tiny_budget)   \
+	S(local_transfer) S(remote_completed) S(neap_lane) S(plain_v2_lane) S(plain_v1_lane) S(refused_by_peer)                 \
+	S(close_with_work) S(grant_used) S(grant_refused) S(revoked_under_way) S(alloc_failed_create) S(alloc_failed_later)     \
+	S(released_under_load) S(joined_core) S(core_paused_alone) S(one_by_one_repeat) S(fenced_repeat) S(segment_closed)      \
+	S(reactor_stopped) S(engine_left) S(local_partial) S(batch_polled) S(batch_of_several) S(notified) S(notify_failed)
 
 struct te_sometimes {
 #define TE_FIELD(name) uint64_t name;
@@ -44,6 +73,7 @@ struct te_result {
 	bool ok;
 	char what[512];            /* the first violation */
 	uint64_t hash, virtual_ns, events, operations, completed, unknown, failed;
+	bool sabotaged;            /* the sabotage asked for found its occasion */
 	struct te_options options;
 	struct te_sometimes sometimes;
 };

@@ -2,9 +2,9 @@
  *
  * FAILED is said only when no further byte can become visible. Bytes of a WRITE that were given to the kernel can become visible for as
  * long as the other end of the connection is open: closing ours does not stop them. So it takes the peer's own end of file, a plain
- * peer's reset, or the word of a Neap peer that the lane is dead (its next lane's hello asks for it), before such a WRITE is FAILED or sent again.
- * Without that it ends as TIMEOUT with effect UNKNOWN; that includes connections that the kernel gave up (ETIMEDOUT, EHOSTUNREACH), with
- * the system's error beside it. READs touch local memory alone, and only until their connection is closed here. */
+ * peer's reset, or the word of a Neap peer that the lane is dead (its next lane's hello asks for it), before such a WRITE is FAILED or
+ * sent again. Without that it ends as TIMEOUT with effect UNKNOWN; that includes connections that the kernel gave up (ETIMEDOUT,
+ * EHOSTUNREACH), with the system's error beside it. READs touch local memory alone, and only until their connection is closed here. */
 #include "transports/tcp/peer.h"
 
 #include <errno.h>

@@ -21,7 +21,7 @@ enum {
 	NEAP_MARK_TOUCHED = 0x10, /* an attempt before has left traces at the destination */
 	NEAP_MARK_SUSPECT = 0x20, /* its connection was cut: sent alone the next time */
 	NEAP_MARK_CHECKED = 0x40, /* the descriptor was read for its range */
-	NEAP_MARK_QUIET = 0x80,   /* limbo: the peer's own end of file or reset was seen */
+	NEAP_MARK_QUIET = 0x80,   /* limbo: the peer's own end of file was seen */
 };
 
 struct neap_slice_list {

@@ -1,0 +1,190 @@
+/* Memory that comes and goes under load: a region that is registered and unregistered, and ranges that are lent by grants. When the
+ * library says `released` or `ended` the memory has other content at once: whoever reads it late delivers that, whoever writes it late
+ * changes it. */
+#include "tests/sim/te_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct te_call *call_take(struct te_node *node, uint32_t slot)
+{
+	for (uint32_t i = 0; i < CALLS_MAX; i++) {
+		struct te_call *call = &node->world->calls[i];
+		if (call->used)
+			continue;
+		*call = (struct te_call){.world = node->world, .node = node->index, .incarnation = node->incarnation, .slot = slot, .used = true};
+		return call;
+	}
+	return NULL;
+}
+
+bool te_calls_owed(const struct te_world *world)
+{
+	for (uint32_t i = 0; i < CALLS_MAX; i++)
+		if (world->calls[i].used && te_is_current(world, world->calls[i].node, world->calls[i].incarnation))
+			return true;
+	return false;
+}
+
+void te_piece_detach(struct te_piece *piece)
+{
+	if (piece->under_way)
+		piece->under_way->piece = NULL;
+	piece->under_way = NULL;
+}
+
+void te_slot_take_back(struct te_world *world, struct te_slot *slot)
+{
+	struct te_piece *piece = &slot->piece;
+	struct te_operation *op = piece->under_way;
+	if (op) {
+		op->frozen = malloc(piece->bytes);
+		if (!op->frozen)
+			abort();
+		memcpy(op->frozen, piece->memory, piece->bytes);
+	} else {
+		te_check_piece(world, piece, "a slot that is taken back");
+	}
+	te_piece_detach(piece);
+	slot->version = UINT64_C(1) << 50 | ++world->slot_version;
+	te_fill(piece->memory, piece->bytes, slot->version);
+	memcpy(piece->expected, piece->memory, piece->bytes);
+	piece->tainted = false;
+	slot->phase = SLOT_AWAY;
+	if (te_sabotage(world, TE_SABOTAGE_TOUCH_TAKEN_BACK))
+		piece->memory[piece->bytes - 1] ^= 0x40;
+}
+
+/* `ended` and `released`. */
+static void given_back(void *user)
+{
+	struct te_call *call = user;
+	struct te_world *world = call->world;
+	struct te_node *node = &world->nodes[call->node];
+	if (!call->used) {
+		te_violation(world, "ended or released was called twice");
+		return;
+	}
+	call->used = false;
+	if (!te_is_current(world, call->node, call->incarnation) || world->closing)
+		return;
+	if (call->slot < NODES_MAX) {
+		te_slot_take_back(world, &node->loans[call->slot]);
+		return;
+	}
+	for (uint32_t i = 0; i < world->options.nodes; i++)
+		te_slot_take_back(world, &node->visits[i]);
+	node->visit_phase = SLOT_AWAY;
+}
+
+static bool is_short(const struct te_node *node, int error)
+{
+	return error == NEAP_ENOMEM && node->world->options.faults_memory;
+}
+
+static int register_slots(struct te_node *node, struct te_slot *slots, enum neap_access access, neap_region_id *id_p)
+{
+	char why[256];
+	struct neap_memory memory = {.address = slots[0].piece.memory, .length = (uint64_t)slots[0].piece.bytes * node->world->options.nodes,
+	                             .location = "cpu:0", .access = access};
+	int error = neap_memory_register(node->cores[0].engine, &memory, 1, id_p, why, sizeof(why));
+	if (error && !is_short(node, error))
+		te_violation(node->world, "slots of node %u: %s", node->index, why);
+	return error;
+}
+
+void te_slots_begin(struct te_node *node)
+{
+	for (uint32_t i = 0; i < node->world->options.nodes; i++) {
+		te_slot_take_back(node->world, &node->visits[i]);
+		te_slot_take_back(node->world, &node->loans[i]);
+	}
+	(void)register_slots(node, node->loans, NEAP_GRANT_ONLY, &node->loan_region);
+}
+
+/* An OPEN region at the same address again is, to a request that has waited so long, the same region. */
+static bool is_still_asked_for(const struct te_node *node)
+{
+	for (uint32_t i = 0; i < OPERATIONS_MAX; i++) {
+		const struct te_operation *op = &node->world->operations[i];
+		if (op->used && !op->ended && op->frozen && op->target == node->index && !op->request.grant)
+			return true;
+	}
+	return false;
+}
+
+static void turn_visits(struct te_node *node)
+{
+	if (node->visit_phase == SLOT_AWAY) {
+		if (!is_still_asked_for(node) && register_slots(node, node->visits, NEAP_OPEN, &node->visit_region) == NEAP_OK)
+			node->visit_phase = SLOT_THERE;
+	} else if (node->visit_phase == SLOT_THERE) {
+		struct te_call *call = call_take(node, NODES_MAX);
+		if (!call)
+			return;
+		int error = neap_memory_unregister(node->cores[0].engine, node->visit_region, given_back, call);
+		if (!error)
+			node->visit_phase = SLOT_ENDING;
+		else
+			call->used = false;
+		if (error && error != NEAP_EBUSY && !is_short(node, error))
+			te_violation(node->world, "unregister: %s", neap_error_name(error));
+	}
+}
+
+static void lend(struct te_node *node, struct te_slot *slot, uint32_t borrower)
+{
+	struct te_world *world = node->world;
+	struct sim_random *random = te_chance(world);
+	const struct te_node *other = &world->nodes[borrower];
+	bool any = sim_random_chance(random, 300);
+	slot->rights = 1 + (unsigned)sim_random_below(random, 3);
+	slot->for_incarnation = any ? UINT32_MAX : other->incarnation;
+	int error = neap_grant_create(node->cores[0].engine, slot->piece.memory, slot->piece.bytes, slot->rights, any ? NULL : other->instance,
+	                              &slot->token);
+	if (!error)
+		slot->phase = SLOT_THERE;
+	else if (!is_short(node, error))
+		te_violation(world, "grant: %s", neap_error_name(error));
+}
+
+static void turn_loan(struct te_node *node, uint32_t borrower)
+{
+	struct te_slot *slot = &node->loans[borrower];
+	if (borrower == node->index || slot->phase == SLOT_ENDING)
+		return;
+	if (slot->phase == SLOT_AWAY) {
+		if (node->world->nodes[borrower].up)
+			lend(node, slot, borrower);
+		return;
+	}
+	struct te_call *call = call_take(node, borrower);
+	if (!call)
+		return;
+	int error = neap_grant_end(node->cores[0].engine, &slot->token, given_back, call);
+	if (!error)
+		slot->phase = SLOT_ENDING;
+	else
+		call->used = false;
+	if (error && !is_short(node, error))
+		te_violation(node->world, "end of a grant: %s", neap_error_name(error));
+	else if (!error && neap_grant_end(node->cores[0].engine, &slot->token, NULL, NULL) != NEAP_ESTALE)
+		te_violation(node->world, "a grant was ended twice");
+}
+
+void te_slots_turn(struct sim *sim, void *user, uint64_t argument)
+{
+	struct te_world *world = user;
+	struct sim_random *random = te_chance(world);
+	if (!world->faults || !world->result->ok)
+		return;
+	struct te_node *node = &world->nodes[sim_random_below(random, world->options.nodes)];
+	uint32_t what = (uint32_t)sim_random_below(random, 2 * world->options.nodes);
+	if (node->up && te_node_awake(node, 0)) {
+		if (what < world->options.nodes)
+			turn_loan(node, what);
+		else
+			turn_visits(node);
+	}
+	sim_after(sim, 1 + sim_random_below(random, 2 * world->options.slot_period_ms * MS), te_slots_turn, world, argument);
+}
