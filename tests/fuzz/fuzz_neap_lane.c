@@ -1,5 +1,5 @@
-/* Any bytes behind a hello that was accepted: frames of requests, or noise. One grant is alive, over the second half of the first OPEN
- * region (whose bytes may be written anyway), with a secret that inputs can know: the rig's chance is constant. */
+/* Any bytes behind a hello that was accepted: frames of requests, or noise. One grant is alive, over the second half of the
+ * first OPEN region (whose bytes may be written anyway), with a secret that inputs can know: the rig's chance is constant. */
 #include "tests/support/lane_fuzz.h"
 #include "tests/support/wire_client.h"
 

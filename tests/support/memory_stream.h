@@ -1,10 +1,11 @@
-/* Two byte streams joined back to back in memory: what one writes the other reads. One end usually goes to the code under test, the
- * other is played by the test, which calls its ops itself. Readiness is told in turns of the reactor, level-triggered, as sockets do.
+/* Two byte streams joined back to back in memory: what one writes the other reads. One end usually goes to the code under test,
+ * the other is played by the test, which calls its ops itself. Readiness is told in turns of the reactor, level-triggered, as
+ * sockets do.
  *
  *     memory_pair_open(&pair, reactor, 64 * 1024);
  *     neap_tcp_server_serve(server, &pair.ends[0].base);
  *     neap_stream_writev(&pair.ends[1].base, ...);  neap_reactor_run_at(...)
- */
+ * */
 #ifndef SUPPORT_MEMORY_STREAM_H
 #define SUPPORT_MEMORY_STREAM_H
 

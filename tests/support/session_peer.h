@@ -1,5 +1,5 @@
-/* A raw client of the rig's server: over a loopback socket or a memory stream, as the rig is. It knows bytes only. Every wait runs the
- * rig's reactor and fails the Check test after PEER_WAIT_MS. */
+/* A raw client of the rig's server: over a loopback socket or a memory stream, as the rig is. It knows bytes only. Every wait
+ * runs the rig's reactor and fails the Check test after PEER_WAIT_MS. */
 #ifndef SUPPORT_SESSION_PEER_H
 #define SUPPORT_SESSION_PEER_H
 

@@ -83,7 +83,8 @@ static void register_all(struct session_rig *rig)
 	struct neap_memory memory[RIG_REGIONS];
 	char why[256] = "";
 	for (unsigned i = 0; i < RIG_REGIONS; i++)
-		memory[i] = (struct neap_memory){.address = rig->region[i], .length = rig->region_bytes, .location = "*", .access = access[i]};
+		memory[i] = (struct neap_memory){
+			.address = rig->region[i], .length = rig->region_bytes, .location = "*", .access = access[i]};
 	must(neap_registry_register(rig->registry, memory, RIG_REGIONS, rig->ids, why, sizeof why) == NEAP_OK, why);
 }
 

@@ -1,7 +1,8 @@
-/* The serving half of the TCP transport alone: a reactor, a registry with a few regions between guard bytes, a server, and no engine.
+/* The serving half of the TCP transport alone: a reactor, a registry with a few regions between guard bytes, a server, and no
+ * engine.
  *
- * Two kinds: SOCKETS listens on loopback, VIRTUAL serves memory streams on a clock the test moves. Failures end the process with a
- * message, so that fuzz targets, which have no Check, can use it too. */
+ * Two kinds: SOCKETS listens on loopback, VIRTUAL serves memory streams on a clock the test moves. Failures end the process with
+ * a message, so that fuzz targets, which have no Check, can use it too. */
 #ifndef SUPPORT_SESSION_RIG_H
 #define SUPPORT_SESSION_RIG_H
 
@@ -36,8 +37,8 @@ struct session_rig {
 	bool stopped;
 };
 
-/* Everything but the server. Deadlines: first header 200 ms, progress 300 ms, drain 100 ms; ten times that on real time, where the machine
- * may be busy with something else. */
+/* Everything but the server. Deadlines: first header 200 ms, progress 300 ms, drain 100 ms; ten times that on real time, where
+ * the machine may be busy with something else. */
 void session_rig_open(struct session_rig *rig, enum session_rig_kind kind);
 /* The same with smaller regions: multiples of 4096. They lie at the same addresses in every process where the system allows it. */
 void session_rig_open_small(struct session_rig *rig, enum session_rig_kind kind, size_t region_bytes);

@@ -1,4 +1,5 @@
-/* An encoder of the TCP data plane that shares nothing with the library's: written from the tables of docs/WIRE.md, byte by byte. */
+/* An encoder of the TCP data plane that shares nothing with the library's: written from the tables of docs/WIRE.md, byte by
+ * byte. */
 #ifndef SUPPORT_WIRE_CLIENT_H
 #define SUPPORT_WIRE_CLIENT_H
 

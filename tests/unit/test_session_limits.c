@@ -1,4 +1,5 @@
-/* Deadlines and bounds of served connections, on virtual time over memory streams: first header 200 ms, progress 300 ms, drain 100 ms. */
+/* Deadlines and bounds of served connections, on virtual time over memory streams: first header 200 ms, progress 300 ms, drain
+ * 100 ms. */
 #include "tests/support/session_peer.h"
 #include "transports/tcp/session.h"
 #include "transports/tcp/session_fsm.h"

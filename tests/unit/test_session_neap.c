@@ -305,7 +305,8 @@ static struct wire_bytes large_frame(const struct neap_grant_token *token, bool 
 	struct wire_bytes w = out();
 	wire_frame(&w, 256, 256);
 	for (unsigned i = 0; i < 256; i++)
-		wire_entry(&w, i % 4 == 3 ? READ : WRITE, at(i % 2 ? RIG_OPEN_A : RIG_GRANTED, i * payload), payload - i % 7, i % 2 ? 0 : i + 1);
+		wire_entry(&w, i % 4 == 3 ? READ : WRITE, at(i % 2 ? RIG_OPEN_A : RIG_GRANTED, i * payload), payload - i % 7,
+		           i % 2 ? 0 : i + 1);
 	for (unsigned i = 0; i < 256; i++)
 		wire_put(&w, token->bytes, 32);
 	for (unsigned i = 0; i < 256; i++)

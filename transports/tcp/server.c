@@ -90,8 +90,8 @@ static void explain(char *why, size_t why_size, const struct neap_tcp_server *se
 		snprintf(why, why_size, "cannot listen for data on %s: %s; choose another data_port, or 0 for a free one", host,
 		         strerror(system_errno));
 	else
-		snprintf(why, why_size, "cannot listen for data on %s with any of the ports %u..%u tried: %s; widen port_min..port_max", host,
-		         options->port_min, options->port_max, strerror(system_errno));
+		snprintf(why, why_size, "cannot listen for data on %s with any of the ports %u..%u tried: %s; widen port_min..port_max",
+		         host, options->port_min, options->port_max, strerror(system_errno));
 }
 
 int neap_tcp_server_listen(struct neap_tcp_server *server, char *why, size_t why_size)
@@ -137,7 +137,8 @@ uint32_t neap_tcp_server_sessions(const struct neap_tcp_server *server)
 
 static void close_some(struct neap_ready *ready)
 {
-	struct neap_tcp_server *server = (struct neap_tcp_server *)(void *)((char *)ready - offsetof(struct neap_tcp_server, close_some));
+	void *container = (char *)ready - offsetof(struct neap_tcp_server, close_some);
+	struct neap_tcp_server *server = container;
 	struct neap_tcp_session *session = NULL;
 	for (uint32_t i = 0; i < CLOSES_A_TURN && (session = neap_pool_next(&server->sessions, &server->close_next)) != NULL; i++)
 		neap_tcp_session_end(session, false);

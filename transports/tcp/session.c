@@ -152,8 +152,8 @@ static void visit_serving(struct neap_tcp_session *session, struct neap_tcp_visi
 	conclude(session, visit);
 }
 
-/* The refusal goes out, the rest of what the peer sends goes nowhere, until the peer closes: unread bytes at a close would turn into a
- * reset, and that can overtake the status at the peer. */
+/* The refusal goes out, the rest of what the peer sends goes nowhere, until the peer closes: unread bytes at a close would turn
+ * into a reset, and that can overtake the status at the peer. */
 static void visit_refusing(struct neap_tcp_session *session, struct neap_tcp_visit *visit)
 {
 	enum neap_tcp_intake intake;
@@ -220,7 +220,8 @@ static void do_judge(struct neap_machine *machine, uint64_t argument)
 	uint64_t limit = (uint64_t)session->server->view->options->progress_timeout_ms * NS_PER_MS;
 	if (neap_now(session->server->reactor) < session->progress_ns + limit)
 		return;
-	neap_log(session->server->reactor, NEAP_LOG_INFO, "tcp", "a data connection is reset: no byte moved for %u ms (progress_timeout_ms)",
+	neap_log(session->server->reactor, NEAP_LOG_INFO, "tcp",
+	         "a data connection is reset: no byte moved for %u ms (progress_timeout_ms)",
 	         session->server->view->options->progress_timeout_ms);
 	neap_post_first(machine, tcp_session_on_STALLED, 0);
 }

@@ -1,12 +1,12 @@
 /* One served data connection, as the files of the serving half share it. Machine: tcp_session.
  *
- * The machine knows the phases of a connection; the bytes are moved by direct calls from the readiness handler, one visit after the
- * other: take in (session_receive.c), understand (session_plain.c, session_neap.c), answer (session_reply.c). A visit ends with at most
- * one event.
+ * The machine knows the phases of a connection; the bytes are moved by direct calls from the readiness handler, one visit after
+ * the other: take in (session_receive.c), understand (session_plain.c, session_neap.c), answer (session_reply.c). A visit ends
+ * with at most one event.
  *
- * Memory: an idle session is this struct alone. What a request needs while it is under way is in struct neap_tcp_work, taken from a pool
- * as large as the pool of sessions (so it cannot run out) whose untouched objects cost address space only. What is needed only within a
- * visit (staging, scratch, vectors) belongs to the server and is shared by all sessions of the core. */
+ * Memory: an idle session is this struct alone. What a request needs while it is under way is in struct neap_tcp_work, taken
+ * from a pool as large as the pool of sessions (so it cannot run out) whose untouched objects cost address space only. What is
+ * needed only within a visit (staging, scratch, vectors) belongs to the server and is shared by all sessions of the core. */
 #ifndef NEAP_TRANSPORTS_TCP_SESSION_H
 #define NEAP_TRANSPORTS_TCP_SESSION_H
 
@@ -175,7 +175,8 @@ enum neap_tcp_stop {
 	NEAP_TCP_STOPPED,     /* fate says why */
 };
 /* session_plain.c: headers from `bytes` on; *used_p how many were consumed. */
-enum neap_tcp_stop neap_tcp_plain_parse(struct neap_tcp_session *session, const unsigned char *bytes, size_t length, size_t *used_p);
+enum neap_tcp_stop neap_tcp_plain_parse(struct neap_tcp_session *session, const unsigned char *bytes, size_t length,
+                                        size_t *used_p);
 /* Bytes that complete the header whose front these are, at least; never more than it has. */
 uint32_t neap_tcp_plain_need(const struct neap_tcp_session *session, const unsigned char *bytes, size_t length);
 /* A plain request that is refused ends the connection: status 1 first in v2, nothing in v1. */
@@ -199,7 +200,8 @@ static inline bool neap_tcp_replies_pending(const struct neap_tcp_session *sessi
 }
 void neap_tcp_reply_ok(struct neap_tcp_work *work);
 void neap_tcp_reply_word(struct neap_tcp_work *work, uint64_t word);
-void neap_tcp_reply_read(struct neap_tcp_work *work, uint64_t address, uint64_t length, const struct neap_access_ref *ref, bool status);
+void neap_tcp_reply_read(struct neap_tcp_work *work, uint64_t address, uint64_t length, const struct neap_access_ref *ref,
+                         bool status);
 void neap_tcp_reply_bytes(struct neap_tcp_work *work, const void *bytes, uint32_t length);
 /* Sends what is queued, until it is all sent, the kernel is full, or the visit's budget is spent. */
 void neap_tcp_replies_send(struct neap_tcp_session *session, struct neap_tcp_visit *visit);

@@ -53,10 +53,10 @@ static bool has_ended(const struct neap_tcp_server *server, const uint8_t client
 
 /* --- hello ---------------------------------------------------------------------------------------------------------------- */
 
-/* The lane to confirm as dead, or 0. Dead means that no byte of it is stored any more: bytes are stored in visits of its session, on this
- * core, and that session is gone. So nothing is said but what is known: the lane was here, and ended now or before. One that was never
- * seen may be with another core, behind another port, or its hello may still lie unread in a socket. One that ended so long ago that it
- * was forgotten is not confirmed either; all its client loses is the certainty. */
+/* The lane to confirm as dead, or 0. Dead means that no byte of it is stored any more: bytes are stored in visits of its
+ * session, on this core, and that session is gone. So nothing is said but what is known: the lane was here, and ended now or
+ * before. One that was never seen may be with another core, behind another port, or its hello may still lie unread in a socket.
+ * One that ended so long ago that it was forgotten is not confirmed either; all its client loses is the certainty. */
 static uint64_t fence(struct neap_tcp_server *server, const struct neap_hello *hello)
 {
 	if (hello->fence_lane == 0)

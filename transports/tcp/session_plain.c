@@ -4,7 +4,8 @@
 
 #define OPCODE_BITS 0x7Fu
 
-/* Only a connection's first header can be one. To a process that is to speak plainly it is a request of size 0 like to any plain server. */
+/* Only a connection's first header can be one. To a process that is to speak plainly it is a request of size 0 like to any plain
+ * server. */
 static bool begins_hello(const struct neap_tcp_session *session, const unsigned char *bytes)
 {
 	struct neap_plain_header header = neap_plain_header_get(bytes);
@@ -68,6 +69,7 @@ static enum neap_tcp_stop take_hello(struct neap_tcp_session *session, const uns
 
 enum neap_tcp_stop neap_tcp_plain_parse(struct neap_tcp_session *session, const unsigned char *bytes, size_t length, size_t *used_p)
 {
+	const struct neap_registry *registry = session->server->view->registry;
 	size_t used = 0;
 	enum neap_tcp_stop stop = NEAP_TCP_NEEDS_BYTES;
 	while (length - used >= NEAP_PLAIN_HEADER_BYTES) {
@@ -85,7 +87,7 @@ enum neap_tcp_stop neap_tcp_plain_parse(struct neap_tcp_session *session, const 
 		used += NEAP_PLAIN_HEADER_BYTES;
 		struct neap_access_ref ref;
 		bool acknowledged = (header.opcode & NEAP_PLAIN_ACKNOWLEDGED) != 0;
-		if (header.size == 0 || neap_registry_check(session->server->view->registry, header.address, header.size, &ref) != NEAP_OK) {
+		if (header.size == 0 || neap_registry_check(registry, header.address, header.size, &ref) != NEAP_OK) {
 			neap_tcp_plain_refuse(session, acknowledged);
 			stop = NEAP_TCP_STOPPED;
 			break;

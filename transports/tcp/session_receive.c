@@ -1,6 +1,6 @@
-/* Taking bytes in. One readv a visit where possible: its vector is [what is still to come of the open frame's payloads, straight into
- * registered memory][staging for the headers behind]. Small requests arrive through the staging, many to a call, at the price of one
- * copy; behind large ones the staging is no longer than the next header, so that no large payload is copied.
+/* Taking bytes in. One readv a visit where possible: its vector is [what is still to come of the open frame's payloads, straight
+ * into registered memory][staging for the headers behind]. Small requests arrive through the staging, many to a call, at the
+ * price of one copy; behind large ones the staging is no longer than the next header, so that no large payload is copied.
  *
  * Memory is touched only after neap_access_live or a registry check in the same visit. */
 #include "transports/tcp/session.h"
@@ -137,8 +137,8 @@ static void item_done(struct neap_tcp_session *session, struct neap_tcp_item *it
 	work->frame.crc = 0;
 }
 
-/* `length` bytes of the item's payload or trailer have arrived: at `bytes`, or where they belong when that is NULL. Returns how many
- * of them were the item's. */
+/* `length` bytes of the item's payload or trailer have arrived: at `bytes`, or where they belong when that is NULL. Returns how
+ * many of them were the item's. */
 static uint64_t item_take(struct neap_tcp_session *session, struct neap_tcp_item *item, const unsigned char *bytes, uint64_t length)
 {
 	struct neap_tcp_frame *frame = &session->work->frame;

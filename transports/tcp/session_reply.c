@@ -39,7 +39,8 @@ void neap_tcp_reply_word(struct neap_tcp_work *work, uint64_t word)
 	reply->tail_word = word;
 }
 
-void neap_tcp_reply_read(struct neap_tcp_work *work, uint64_t address, uint64_t length, const struct neap_access_ref *ref, bool status)
+void neap_tcp_reply_read(struct neap_tcp_work *work, uint64_t address, uint64_t length, const struct neap_access_ref *ref,
+                         bool status)
 {
 	struct neap_tcp_reply *reply = open_reply(work);
 	reply->tail = NEAP_TCP_TAIL_READ;
