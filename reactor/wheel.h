@@ -115,8 +115,9 @@ static inline void neap_wheel_start(struct neap_wheel *wheel, struct neap_timer 
 	if (timer->slot) {
 		neap_wheel_forget_next(wheel, timer);
 		struct neap_wheel_place from = neap_wheel_place_of(neap_wheel_tick(timer->due_ns), wheel->cursor);
-		/* Most renewals of a long timeout stay in their slot: only the timer itself is touched. */
-		if (from.level == to.level && from.slot == to.slot && to.level != 0 && !wheel->moving) {
+		/* Most renewals of a long timeout stay in their slot: only the timer itself is touched. (One that is being moved is
+		 * looked at anyway.) */
+		if (from.level == to.level && from.slot == to.slot && to.level != 0) {
 			timer->due_ns = due_ns;
 			if (due_ns < wheel->next_ns)
 				wheel->next_ns = due_ns;

@@ -6,7 +6,7 @@
 
 #define SLOTS 64u
 #define PRODUCERS 4u
-#define EACH 50000u
+#define EACH 20000u
 
 struct producer {
 	struct neap_mailbox *mailbox;

@@ -137,6 +137,20 @@ START_TEST(a_budget_of_one_starves_nobody)
 }
 END_TEST
 
+START_TEST(a_ready_source_runs_once_a_turn)
+{
+	struct loop loop = {.ready.run = run_loop, .limit = 3};
+	run_until_armed();
+	neap_ready_again(reactor, &loop.ready);
+	neap_ready_again(reactor, &loop.ready);
+	ck_assert(readable(0));
+	for (uint32_t i = 1; i <= 3; i++) {
+		ck_assert_int_eq(run(), i < 3 ? NEAP_RUN_MORE : NEAP_RUN_ARMED);
+		ck_assert_uint_eq(loop.runs, i);
+	}
+}
+END_TEST
+
 static void spend(struct neap_ready *ready)
 {
 	struct loop *loop = (struct loop *)ready;
@@ -372,6 +386,27 @@ START_TEST(what_comes_while_arming_is_found)
 }
 END_TEST
 
+/* The last look before sleeping is into the mailbox: a message that came after all sources had their turn ends the arming. */
+static void post_while_arming(struct neap_poller *poller)
+{
+	struct device *device = (struct device *)poller;
+	if (device->arms++ == 0)
+		ck_assert_int_eq(neap_reactor_post(reactor, count, &device->on_arm), NEAP_OK);
+}
+
+START_TEST(a_message_that_comes_while_arming_is_found)
+{
+	struct device device = {.poller = {.poll = poll_device, .arm = post_while_arming}};
+	neap_poller_add(reactor, &device.poller);
+	ck_assert_int_eq(run(), NEAP_RUN_MORE);
+	ck_assert_uint_eq(device.on_arm, 0);
+	ck_assert(readable(0));
+	ck_assert_int_eq(run(), NEAP_RUN_ARMED);
+	ck_assert_uint_eq(device.on_arm, 1);
+	neap_poller_remove(reactor, &device.poller);
+}
+END_TEST
+
 /* --- end of turn, long turns, grace */
 
 static uint32_t reaped;
@@ -471,8 +506,10 @@ int main(void)
 	tcase_add_test(turns, busy_never_arms);
 	tcase_add_test(turns, adaptive_spins_then_arms);
 	tcase_add_test(turns, a_budget_of_one_starves_nobody);
+	tcase_add_test(turns, a_ready_source_runs_once_a_turn);
 	tcase_add_test(turns, the_time_budget_ends_a_turn);
 	tcase_add_test(turns, what_comes_while_arming_is_found);
+	tcase_add_test(turns, a_message_that_comes_while_arming_is_found);
 	tcase_add_test(turns, reaps_at_the_end_of_the_turn);
 	tcase_add_test(turns, a_long_turn_names_its_machine);
 	TCase *descriptors = group(suite, "descriptors");

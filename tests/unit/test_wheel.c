@@ -293,6 +293,30 @@ START_TEST(a_lone_timer_wakes_once)
 }
 END_TEST
 
+/* What is remembered of the earliest follows it when it is cancelled, moved later or overtaken. */
+START_TEST(the_remembered_deadline_follows)
+{
+	struct neap_wheel wheel = {0};
+	struct neap_timer early = {0}, late = {0};
+	neap_wheel_init(&wheel, SECOND);
+	ck_assert_uint_eq(neap_wheel_note_next(&wheel), UINT64_MAX);
+	neap_wheel_start(&wheel, &late, 9 * SECOND);
+	neap_wheel_start(&wheel, &early, 5 * SECOND);
+	ck_assert_uint_eq(neap_wheel_note_next(&wheel), 5 * SECOND);
+	neap_wheel_cancel(&wheel, &early);
+	ck_assert_uint_eq(neap_wheel_note_next(&wheel), 9 * SECOND);
+	neap_wheel_start(&wheel, &early, 2 * SECOND);
+	ck_assert_uint_eq(neap_wheel_note_next(&wheel), 2 * SECOND);
+	neap_wheel_start(&wheel, &early, 7 * SECOND);
+	ck_assert_uint_eq(neap_wheel_note_next(&wheel), 7 * SECOND);
+	neap_wheel_start(&wheel, &early, 7 * SECOND + 1);
+	ck_assert_uint_eq(neap_wheel_next_ns(&wheel), 7 * SECOND + 1);
+	neap_wheel_cancel(&wheel, &late);
+	neap_wheel_cancel(&wheel, &early);
+	ck_assert_uint_eq(neap_wheel_note_next(&wheel), UINT64_MAX);
+}
+END_TEST
+
 START_TEST(one_that_restarts_itself_cannot_hold_the_turn)
 {
 	struct neap_wheel wheel = {0};
@@ -355,6 +379,7 @@ int main(void)
 	tcase_add_test(time, never_early_never_late);
 	tcase_add_test(time, early_wakes_are_bounded_by_levels);
 	tcase_add_test(time, a_lone_timer_wakes_once);
+	tcase_add_test(time, the_remembered_deadline_follows);
 	tcase_add_test(time, one_that_restarts_itself_cannot_hold_the_turn);
 	tcase_add_test(time, a_crowded_slot_is_spread_over_turns);
 	suite_add_tcase(suite, time);
