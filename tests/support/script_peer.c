@@ -268,6 +268,13 @@ static bool take_plain(struct script_peer *peer, struct script_connection *conne
 	if (have < NEAP_PLAIN_HEADER_BYTES)
 		return false;
 	struct neap_plain_header header = neap_plain_header_get(bytes);
+	if (neap_is_hello(&header)) { /* a request of size 0, to a plain server */
+		uint64_t status = neap_plain_status(NEAP_PLAIN_REJECTED);
+		if (peer->hello == SCRIPT_HELLO_PLAIN)
+			put(connection, &status, sizeof status);
+		connection->close_when_sent = connection->stuck = true;
+		return false;
+	}
 	struct script_request request = {.address = header.address,
 	                                 .length = header.size,
 	                                 .opcode = header.opcode & 0x7f,
@@ -467,6 +474,13 @@ void script_release(struct script_peer *peer)
 void script_go_on(struct script_peer *peer)
 {
 	peer->split_at = SIZE_MAX;
+}
+
+void script_take_port(struct script_peer *peer, uint16_t port)
+{
+	close(peer->data_fd);
+	peer->data_port = port;
+	peer->data_fd = listen_at(&peer->data_port);
 }
 
 void script_drop_all(struct script_peer *peer, bool reset)

@@ -120,6 +120,7 @@ void script_release(struct script_peer *peer);
 void script_go_on(struct script_peer *peer); /* after split_at */
 /* The data port is closed and another one opened: as after a restart. Connections are reset, or ended in order. */
 void script_move(struct script_peer *peer, bool reset);
+void script_take_port(struct script_peer *peer, uint16_t port); /* listens there for data from now on */
 void script_drop_all(struct script_peer *peer, bool reset);
 /* Nobody listens any more; false: they listen again at the same ports. */
 void script_refuse_connections(struct script_peer *peer, bool refuse);
