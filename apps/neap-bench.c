@@ -13,8 +13,8 @@ static int serve(struct app_host *host, const struct bench_options *options, cha
 	struct bench_answers answers;
 	char why[512];
 	int result = -1;
-	if (bench_threads_start(&threads, host, (uint32_t)options->threads - 1, bench_reactor_mode(options), options->pin ? 3 : -1, 2, why,
-	                        sizeof why)) {
+	if (bench_threads_start(&threads, host, (uint32_t)options->threads - 1, bench_reactor_mode(options), options->pin ? 3 : -1, 2,
+	                        why, sizeof why)) {
 		app_error(&bench_program, "%s", why);
 		result = APP_START;
 	} else {

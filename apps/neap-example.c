@@ -1,4 +1,5 @@
-/* The smallest useful pair of programs: a target that offers a buffer, and an initiator that writes to it, reads back and compares. */
+/* The smallest useful pair of programs: a target that offers a buffer, and an initiator that writes to it, reads back and
+ * compares. */
 #include "apps/common/flags.h"
 #include "apps/common/host.h"
 #include "apps/common/memory.h"
@@ -62,7 +63,7 @@ static int serve(struct app_host *host, const void *buffer)
 	return APP_OK;
 }
 
-/* --- initiator ------------------------------------------------------------------------------------------------------------------ */
+/* --- initiator --------------------------------------------------------------------------------------------- */
 
 struct opening {
 	bool done;
@@ -111,7 +112,8 @@ static int open_target(struct app_host *host, uint64_t length, neap_segment_id *
 			largest = size;
 	}
 	char needed[32], there[32];
-	app_error(&program, "segment %s has no buffer of %s (its largest has %s); send less or start the target with a larger --buffer_size",
+	app_error(&program,
+	          "segment %s has no buffer of %s (its largest has %s); send less or start the target with a larger --buffer_size",
 	          segment_id, app_size_format(length, needed, sizeof needed), app_size_format(largest, there, sizeof there));
 	return APP_START;
 }
@@ -144,7 +146,8 @@ static void on_batch(void *user, neap_batch_id batch, const struct neap_batch_su
 }
 
 /* One batch that moves [source, source + length) to or from the target, in pieces of 1 MiB. */
-static int move(struct app_host *host, enum neap_opcode opcode, void *source, neap_segment_id segment, uint64_t address, uint64_t length)
+static int move(struct app_host *host, enum neap_opcode opcode, void *source, neap_segment_id segment, uint64_t address,
+                uint64_t length)
 {
 	size_t count = (size_t)((length + PIECE - 1) / PIECE);
 	struct neap_request *requests = calloc(count, sizeof *requests);
@@ -154,7 +157,9 @@ static int move(struct app_host *host, enum neap_opcode opcode, void *source, ne
 	}
 	for (size_t i = 0; i < count; i++) {
 		uint64_t offset = i * PIECE;
-		requests[i] = (struct neap_request){.opcode = opcode, .source = (char *)source + offset, .segment = segment,
+		requests[i] = (struct neap_request){.opcode = opcode,
+		                                    .source = (char *)source + offset,
+		                                    .segment = segment,
 		                                    .target_offset = address + offset,
 		                                    .length = length - offset < PIECE ? length - offset : PIECE};
 	}
@@ -247,8 +252,8 @@ static int check_flags(void)
 		return APP_USAGE;
 	}
 	if (!file && transfer_size > buffer_size) {
-		app_error(&program, "--transfer_size=%" PRIu64 " is more than --buffer_size=%" PRIu64 "; raise --buffer_size", transfer_size,
-		          buffer_size);
+		app_error(&program, "--transfer_size=%" PRIu64 " is more than --buffer_size=%" PRIu64 "; raise --buffer_size",
+		          transfer_size, buffer_size);
 		return APP_USAGE;
 	}
 	return -1;

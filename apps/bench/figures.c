@@ -13,13 +13,14 @@ void bench_figures_here(struct app_host *host, struct bench_threads *threads, st
 {
 	struct neap_engine_stats stats;
 	neap_engine_stats(host->engine, &stats);
-	figures_p->system_calls = bench_host_system_calls(host) + (threads && threads->count ? bench_threads_system_calls(threads) : 0);
+	figures_p->system_calls =
+		bench_host_system_calls(host) + (threads && threads->count ? bench_threads_system_calls(threads) : 0);
 	figures_p->cpu_ns = (uint64_t)(app_cpu_seconds() * 1e9);
 	figures_p->requests = stats.requests_served;
 	figures_p->known = true;
 }
 
-/* --- target ------------------------------------------------------------------------------------------------------------------------ */
+/* --- target ------------------------------------------------------------------------------------------------ */
 
 static void on_answer_sent(void *user, int error, const char *why)
 {
@@ -77,7 +78,7 @@ void bench_answers_begin(struct bench_answers *answers, struct app_host *host, s
 	neap_notify_watch(host->engine, on_notify, answers);
 }
 
-/* --- initiator --------------------------------------------------------------------------------------------------------------------- */
+/* --- initiator --------------------------------------------------------------------------------------------- */
 
 static void on_answer(void *user)
 {

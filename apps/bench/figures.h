@@ -1,8 +1,8 @@
-/* What a side has used so far: CPU time and system calls. The initiator asks the target for its own over notify messages, so that it
- * works across machines and against a target in a second process alike.
+/* What a side has used so far: CPU time and system calls. The initiator asks the target for its own over notify messages, so that
+ * it works across machines and against a target in a second process alike.
  *
- * Question, sent as notify {name: asker's segment name, message: "neap-bench figures SEQUENCE"}; answer {name: the target's segment,
- * message: "neap-bench figures SEQUENCE cpu_ns N system_calls N requests N"}. */
+ * Question, sent as notify {name: asker's segment name, message: "neap-bench figures SEQUENCE"}; answer {name: the target's
+ * segment, message: "neap-bench figures SEQUENCE cpu_ns N system_calls N requests N"}. */
 #ifndef APPS_BENCH_FIGURES_H
 #define APPS_BENCH_FIGURES_H
 
@@ -28,8 +28,8 @@ struct bench_answers {
 };
 void bench_answers_begin(struct bench_answers *answers, struct app_host *host, struct bench_threads *threads);
 
-/* Initiator: asks and waits. `figures_p->known` is false when the target does not answer within a few seconds (it is no neap-bench, or
- * it cannot reach this process at its --local_server_name). */
+/* Initiator: asks and waits. `figures_p->known` is false when the target does not answer within a few seconds (it is no
+ * neap-bench, or it cannot reach this process at its --local_server_name). */
 struct bench_questions {
 	struct app_host *host;
 	neap_segment_id target;

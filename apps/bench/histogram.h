@@ -1,4 +1,5 @@
-/* Latencies: logarithmic buckets with 64 steps per octave (0.8 % wide on average), so that a quantile costs no memory per request. */
+/* Latencies: logarithmic buckets with 64 steps per octave (0.8 % wide on average), so that a quantile costs no memory per
+ * request. */
 #ifndef APPS_BENCH_HISTOGRAM_H
 #define APPS_BENCH_HISTOGRAM_H
 

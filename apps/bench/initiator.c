@@ -27,7 +27,7 @@ struct initiator {
 	uint64_t shown_bytes, shown_ns;
 };
 
-/* --- progress ---------------------------------------------------------------------------------------------------------------------- */
+/* --- progress ---------------------------------------------------------------------------------------------- */
 
 static void on_progress(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -67,7 +67,7 @@ static void progress_end(struct initiator *self)
 	fprintf(stderr, "\r\033[K");
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------------------------ */
+/* --- opening ----------------------------------------------------------------------------------------------- */
 
 static void on_opened(struct bench_worker *worker)
 {
@@ -90,8 +90,8 @@ static int choose_buffer(struct initiator *self)
 	self->span = largest < self->options->buffer_size ? largest : self->options->buffer_size;
 	for (uint32_t i = 0; i < self->options->block_size.count; i++)
 		if (self->options->block_size.values[i] > self->span) {
-			app_error(&bench_program, "the largest buffer of %s has %" PRIu64 " bytes, less than --block_size=%" PRIu64, self->segment_name,
-			          largest, self->options->block_size.values[i]);
+			app_error(&bench_program, "the largest buffer of %s has %" PRIu64 " bytes, less than --block_size=%" PRIu64,
+			          self->segment_name, largest, self->options->block_size.values[i]);
 			return APP_START;
 		}
 	return -1;
@@ -126,7 +126,7 @@ static int open_target(struct initiator *self)
 	return -1;
 }
 
-/* --- one row ------------------------------------------------------------------------------------------------------------------------ */
+/* --- one row ----------------------------------------------------------------------------------------------- */
 
 static void on_worker_done(struct bench_worker *worker)
 {
@@ -286,7 +286,7 @@ static int run_row(struct initiator *self, struct bench_row *row)
 	return row->failed ? APP_FAILED : result;
 }
 
-/* --- all rows ----------------------------------------------------------------------------------------------------------------------- */
+/* --- all rows ---------------------------------------------------------------------------------------------- */
 
 static void print_row(const struct initiator *self, const struct bench_row *row)
 {
@@ -330,7 +330,8 @@ static int run_operation(struct initiator *self, const char *operation)
 		if (!wait_for_step(self))
 			return APP_OK;
 		struct bench_row *row = &self->rows[self->row_count++];
-		*row = (struct bench_row){.operation = operation, .block_size = self->options->block_size.values[i],
+		*row = (struct bench_row){.operation = operation,
+		                          .block_size = self->options->block_size.values[i],
 		                          .batch_size = bench_batch_size(self->options, i)};
 		int result = run_row(self, row);
 		if (!self->host->interrupted && (result < 0 || row->requests || row->failed))
@@ -360,8 +361,9 @@ static int run_rows(struct initiator *self)
 static void note_silent_target(const struct initiator *self)
 {
 	if (self->questions.silent)
-		fprintf(stderr, "%s: the target does not answer questions, so its CPU and system calls are not known: it is no neap-bench, or it "
-		                "cannot reach %s (see --local_server_name)\n",
+		fprintf(stderr,
+		        "%s: the target does not answer questions, so its CPU and system calls are not known: it is no neap-bench, or it "
+		        "cannot reach %s (see --local_server_name)\n",
 		        bench_program.name, neap_engine_name(self->host->engine));
 }
 

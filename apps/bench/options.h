@@ -10,7 +10,7 @@
 
 struct bench_options {
 	struct app_node node;
-	const char *mode;      /* target, initiator, pair */
+	const char *mode; /* target, initiator, pair */
 	const char *segment_id;
 	const char *operation; /* comma list */
 	struct app_sizes block_size, batch_size;
@@ -25,7 +25,7 @@ extern const struct app_program bench_program;
 /* -1 to go on, or an exit code. */
 int bench_options_parse(struct bench_options **options_p, int argc, char **argv);
 uint64_t bench_batch_size(const struct bench_options *options, uint32_t row);
-int bench_engine_options(const struct bench_options *options, struct neap_engine_options *engine);
+int bench_engine_options(struct bench_options *options, struct neap_engine_options *engine);
 enum neap_reactor_mode bench_reactor_mode(const struct bench_options *options);
 
 #endif

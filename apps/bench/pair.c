@@ -56,6 +56,8 @@ static void run_child(const struct bench_options *o, int out, pid_t parent)
 	FLAG("--mode=target");
 	FLAG("--metadata_server=%s", o->node.metadata_server);
 	FLAG("--local_server_name=%s", o->node.local_server_name);
+	if (o->node.bind_address)
+		FLAG("--bind_address=%s", o->node.bind_address);
 	FLAG("--buffer_size=%" PRIu64, o->buffer_size);
 	FLAG("--threads=%" PRIu64, o->threads);
 	FLAG("--congestion=%s", o->congestion);
@@ -74,7 +76,8 @@ static void run_child(const struct bench_options *o, int out, pid_t parent)
 	_exit(APP_START);
 }
 
-int bench_pair_start(struct bench_pair *pair, struct app_host *host, const struct bench_options *options, char *why, size_t why_size)
+int bench_pair_start(struct bench_pair *pair, struct app_host *host, const struct bench_options *options, char *why,
+                     size_t why_size)
 {
 	int ends[2];
 	pid_t self = getpid();

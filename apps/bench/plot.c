@@ -71,15 +71,16 @@ static void draw_axes(FILE *file, const struct scale *scale, const struct bench_
 			drawn |= rows[j].block_size == rows[i].block_size;
 		char text[32];
 		if (!drawn)
-			fprintf(file, "<text x='%.1f' y='%.1f' text-anchor='middle'>%s</text>\n", place_x(scale, rows[i].block_size), BOTTOM + 20,
-			        app_size_format(rows[i].block_size, text, sizeof text));
+			fprintf(file, "<text x='%.1f' y='%.1f' text-anchor='middle'>%s</text>\n", place_x(scale, rows[i].block_size),
+			        BOTTOM + 20, app_size_format(rows[i].block_size, text, sizeof text));
 	}
 	fprintf(file, "<text x='%.1f' y='%.1f' text-anchor='middle'>block size</text>\n", (LEFT + RIGHT) / 2, BOTTOM + 44);
 	fprintf(file, "<text x='20' y='%.1f' text-anchor='middle' transform='rotate(-90 20 %.1f)'>GB/s</text>\n", (TOP + BOTTOM) / 2,
 	        (TOP + BOTTOM) / 2);
 }
 
-static void draw_line(FILE *file, const struct scale *scale, const struct bench_row *rows, uint32_t count, const char *operation, int index)
+static void draw_line(FILE *file, const struct scale *scale, const struct bench_row *rows, uint32_t count, const char *operation,
+                      int index)
 {
 	static const char *const colours[] = {"#1f6fb4", "#d1602c"};
 	bool any = false;
@@ -93,9 +94,11 @@ static void draw_line(FILE *file, const struct scale *scale, const struct bench_
 	for (uint32_t i = 0; i < count; i++)
 		if (!strcmp(rows[i].operation, operation))
 			fprintf(file, "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s: %.3f GB/s</title></circle>\n",
-			        place_x(scale, rows[i].block_size), place_y(scale, rows[i].gb_per_s), colours[index], operation, rows[i].gb_per_s);
+			        place_x(scale, rows[i].block_size), place_y(scale, rows[i].gb_per_s), colours[index], operation,
+			        rows[i].gb_per_s);
 	if (any)
-		fprintf(file, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", LEFT + 10 + 70.0 * index, TOP - 14, colours[index], operation);
+		fprintf(file, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", LEFT + 10 + 70.0 * index, TOP - 14, colours[index],
+		        operation);
 }
 
 int bench_plot(const char *path, const struct bench_row *measured, uint32_t count, char *why, size_t why_size)

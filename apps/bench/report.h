@@ -11,7 +11,7 @@ struct bench_row {
 	const char *operation;
 	uint64_t block_size, batch_size;
 	double seconds;
-	uint64_t requests;         /* completed in `seconds` */
+	uint64_t requests; /* completed in `seconds` */
 	double gb_per_s, requests_per_s;
 	double p50_us, p99_us, p999_us;
 	double cpu_initiator, cpu_target;     /* CPU seconds per GiB; negative: not known */

@@ -24,7 +24,7 @@ uint64_t bench_host_system_calls(struct app_host *host)
 	return stats.system_calls + ev_iteration(host->loop);
 }
 
-/* --- asking all threads ------------------------------------------------------------------------------------------------------------ */
+/* --- asking all threads ------------------------------------------------------------------------------------ */
 
 static void on_all_answered(void *argument)
 {
@@ -58,7 +58,7 @@ bool bench_threads_wait(struct bench_threads *threads, double seconds)
 	return threads->count == 0 || app_host_wait(threads->home, &threads->answered, seconds);
 }
 
-/* --- life of a thread -------------------------------------------------------------------------------------------------------------- */
+/* --- life of a thread -------------------------------------------------------------------------------------- */
 
 static void on_before_sleep(struct ev_loop *loop, ev_prepare *watcher, int events)
 {
@@ -105,8 +105,8 @@ static int first_error(const struct bench_threads *threads, char *why, size_t wh
 	return 0;
 }
 
-int bench_threads_start(struct bench_threads *threads, struct app_host *home, uint32_t count, enum neap_reactor_mode mode, int cpu_first,
-                        int cpu_step, char *why, size_t why_size)
+int bench_threads_start(struct bench_threads *threads, struct app_host *home, uint32_t count, enum neap_reactor_mode mode,
+                        int cpu_first, int cpu_step, char *why, size_t why_size)
 {
 	memset(threads, 0, sizeof *threads);
 	threads->home = home;
@@ -169,7 +169,7 @@ void bench_threads_stop(struct bench_threads *threads)
 	threads->count = 0;
 }
 
-/* --- what they are asked ------------------------------------------------------------------------------------------------------------ */
+/* --- what they are asked ----------------------------------------------------------------------------------- */
 
 static void on_worker_opened(struct bench_worker *worker)
 {

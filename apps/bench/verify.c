@@ -11,8 +11,8 @@
 #define SCRATCH (UINT64_C(16) << 20)
 #define RUNS_MAX 4096u
 
-int bench_verifier_open(struct bench_verifier *verifier, struct app_host *host, neap_segment_id segment, char *local, uint64_t remote,
-                        uint64_t span)
+int bench_verifier_open(struct bench_verifier *verifier, struct app_host *host, neap_segment_id segment, char *local,
+                        uint64_t remote, uint64_t span)
 {
 	memset(verifier, 0, sizeof *verifier);
 	verifier->host = host;
@@ -37,7 +37,7 @@ void bench_verifier_close(struct bench_verifier *verifier)
 	verifier->scratch = NULL;
 }
 
-/* --- moving without measuring ------------------------------------------------------------------------------------------------------ */
+/* --- moving without measuring ------------------------------------------------------------------------------ */
 
 static void on_request(void *user, neap_batch_id batch, uint32_t index, void *request_user, const struct neap_outcome *outcome)
 {
@@ -88,8 +88,11 @@ static int write_all(struct bench_verifier *verifier)
 		size_t count = 0;
 		for (; count < 64 && offset < verifier->span; count++) {
 			uint64_t length = verifier->span - offset < PIECE ? verifier->span - offset : PIECE;
-			requests[count] = (struct neap_request){.opcode = NEAP_WRITE, .source = verifier->local + offset, .segment = verifier->segment,
-			                                        .target_offset = verifier->remote + offset, .length = length};
+			requests[count] = (struct neap_request){.opcode = NEAP_WRITE,
+			                                        .source = verifier->local + offset,
+			                                        .segment = verifier->segment,
+			                                        .target_offset = verifier->remote + offset,
+			                                        .length = length};
 			offset += length;
 		}
 		if (move(verifier, requests, count))
@@ -111,7 +114,7 @@ int bench_verify_prepare(struct bench_verifier *verifier, enum neap_opcode opcod
 	return 0;
 }
 
-/* --- comparing ---------------------------------------------------------------------------------------------------------------------- */
+/* --- comparing --------------------------------------------------------------------------------------------- */
 
 static int compare(struct bench_verifier *verifier, const char *memory, uint64_t offset, uint64_t length, const char *whose)
 {
@@ -138,7 +141,8 @@ static int check_local(struct bench_verifier *verifier, uint64_t tail)
 			return -1;
 		uint64_t at = app_zero_check(memory + bytes, (rest < BENCH_PAGE ? rest : BENCH_PAGE) - bytes);
 		if (at != UINT64_MAX) {
-			snprintf(verifier->why, sizeof verifier->why, "byte %" PRIu64 " of the local buffer was written although no request covers it",
+			snprintf(verifier->why, sizeof verifier->why,
+			         "byte %" PRIu64 " of the local buffer was written although no request covers it",
 			         page * BENCH_PAGE + bytes + at);
 			return -1;
 		}
@@ -176,8 +180,11 @@ static int check_remote(struct bench_verifier *verifier, uint64_t tail)
 			uint64_t offset, length = next_run(verifier, &page, &offset, tail);
 			if (!length)
 				break;
-			requests[count] = (struct neap_request){.opcode = NEAP_READ, .source = verifier->scratch + used, .segment = verifier->segment,
-			                                        .target_offset = verifier->remote + offset, .length = length};
+			requests[count] = (struct neap_request){.opcode = NEAP_READ,
+			                                        .source = verifier->scratch + used,
+			                                        .segment = verifier->segment,
+			                                        .target_offset = verifier->remote + offset,
+			                                        .length = length};
 			used += length;
 		}
 		if (!count)
@@ -185,7 +192,8 @@ static int check_remote(struct bench_verifier *verifier, uint64_t tail)
 		if (move(verifier, requests, count))
 			return -1;
 		for (size_t i = 0; i < count; i++)
-			if (compare(verifier, requests[i].source, requests[i].target_offset - verifier->remote, requests[i].length, "target's"))
+			if (compare(verifier, requests[i].source, requests[i].target_offset - verifier->remote, requests[i].length,
+			            "target's"))
 				return -1;
 	}
 }

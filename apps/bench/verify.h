@@ -11,16 +11,16 @@ struct bench_verifier {
 	uint64_t remote, span;
 	unsigned char *touched; /* one per page of the span */
 	char *scratch;
-	uint64_t seed;          /* of this row's data */
-	char why[512];          /* after a failure */
+	uint64_t seed; /* of this row's data */
+	char why[512]; /* after a failure */
 	/* a batch under way */
 	bool done, failed;
 	const struct neap_request *requests;
 };
 
 /* 0, or -1 with `why`. */
-int bench_verifier_open(struct bench_verifier *verifier, struct app_host *host, neap_segment_id segment, char *local, uint64_t remote,
-                        uint64_t span);
+int bench_verifier_open(struct bench_verifier *verifier, struct app_host *host, neap_segment_id segment, char *local,
+                        uint64_t remote, uint64_t span);
 void bench_verifier_close(struct bench_verifier *verifier);
 
 /* Lays out this row's data: for a write row locally, for a read row at the target, with zeroes here. */

@@ -30,7 +30,7 @@ int bench_worker_open(struct bench_worker *worker, const char *name, void (*open
 	return neap_segment_open(worker->host->engine, name, on_opened, worker);
 }
 
-/* --- the load -------------------------------------------------------------------------------------------------------------------- */
+/* --- the load ---------------------------------------------------------------------------------------------- */
 
 static bool may_go_on(const struct bench_worker *worker, uint64_t now_ns)
 {
@@ -183,8 +183,8 @@ int bench_worker_run(struct bench_worker *worker, const struct bench_load *load,
 	worker->finished = finished;
 	worker->stopping = false;
 	worker->precise = load->batch <= 8;
-	/* Completions come in groups. A new batch for each group of at least a quarter of the window keeps most of it outstanding without
-	 * a batch object for each request. */
+	/* Completions come in groups. A new batch for each group of at least a quarter of the window keeps most of it outstanding
+	 * without a batch object for each request. */
 	worker->chunk = (uint32_t)(load->batch / 4 ? load->batch / 4 : 1);
 	if (worker->chunk > 64)
 		worker->chunk = 64;

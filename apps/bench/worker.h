@@ -14,20 +14,20 @@ enum bench_touch {
 struct bench_load {
 	enum neap_opcode opcode;
 	uint64_t block, batch;
-	uint64_t span;      /* offsets are chosen in [0, span) */
+	uint64_t span;               /* offsets are chosen in [0, span) */
 	uint64_t measure_ns, end_ns; /* absolute: completions before measure_ns are warm-up */
 	bool wait_batch;
-	char *local;        /* offset o of local memory goes to remote + o, and back */
+	char *local; /* offset o of local memory goes to remote + o, and back */
 	uint64_t remote;
 	unsigned char *touched; /* enum bench_touch of each page of the span; or NULL */
 };
 
 struct bench_count {
-	uint64_t requests, bytes;          /* completed while measuring */
-	uint64_t all_requests, all_bytes;  /* completed, warm-up and end included */
-	uint64_t began_ns, last_ns;        /* first submit, last completion */
+	uint64_t requests, bytes;         /* completed while measuring */
+	uint64_t all_requests, all_bytes; /* completed, warm-up and end included */
+	uint64_t began_ns, last_ns;       /* first submit, last completion */
 	uint64_t failed;
-	char failure[512];          /* of the first failed request */
+	char failure[512]; /* of the first failed request */
 };
 
 struct bench_worker {
@@ -57,7 +57,8 @@ struct bench_worker {
 /* Opens the segment on this worker's engine; `opened` is called from a turn with worker->error set. */
 int bench_worker_open(struct bench_worker *worker, const char *name, void (*opened)(struct bench_worker *worker));
 
-/* Begins; `finished` is called from a turn when the last request has ended. Worker's own thread. 0 or an error with worker->why. */
+/* Begins; `finished` is called from a turn when the last request has ended. Worker's own thread. 0 or an error with worker->why.
+ */
 int bench_worker_run(struct bench_worker *worker, const struct bench_load *load, void (*finished)(struct bench_worker *worker));
 
 /* No further submits; `finished` comes when what is outstanding has ended. */

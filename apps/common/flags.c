@@ -21,7 +21,7 @@ void app_error(const struct app_program *program, const char *format, ...)
 	fprintf(stderr, "%s: %s\n", program->name, line);
 }
 
-/* --- sizes and lists -------------------------------------------------------------------------------------------------------- */
+/* --- sizes and lists --------------------------------------------------------------------------------------- */
 
 static bool number_parse(const char *text, uint64_t *value_p, const char **end_p)
 {
@@ -89,7 +89,7 @@ bool app_list_has(const char *list, const char *word)
 	return in_list(list, ',', word, strlen(word));
 }
 
-/* --- help --------------------------------------------------------------------------------------------------------------------- */
+/* --- help -------------------------------------------------------------------------------------------------- */
 
 static const char *argument_word(const struct app_flag *flag)
 {
@@ -156,7 +156,7 @@ static void help(const struct app_program *program)
 	printf("\nExit status: 0 success, 1 transfers failed or bytes differ, 2 a wrong flag, 3 could not start.\n");
 }
 
-/* --- parsing -------------------------------------------------------------------------------------------------------------------- */
+/* --- parsing ----------------------------------------------------------------------------------------------- */
 
 static bool same_name(const char *a, const char *b, size_t b_length)
 {
@@ -205,7 +205,8 @@ static int unknown_flag(const struct app_program *program, const char *name, siz
 		}
 	}
 	if (nearest)
-		app_error(program, "unknown flag --%.*s; did you mean --%s? `%s --help` lists all", (int)length, name, nearest, program->name);
+		app_error(program, "unknown flag --%.*s; did you mean --%s? `%s --help` lists all", (int)length, name, nearest,
+		          program->name);
 	else
 		app_error(program, "unknown flag --%.*s; `%s --help` lists all", (int)length, name, program->name);
 	return APP_USAGE;

@@ -51,8 +51,8 @@ struct app_program {
 	size_t flag_count;
 };
 
-/* Sets the values. Returns -1 to go on, or an exit code: after --help (0), --version (0) or a wrong flag, which has been explained on
- * stderr. */
+/* Sets the values. Returns -1 to go on, or an exit code: after --help (0), --version (0) or a wrong flag, which has been
+ * explained on stderr. */
 int app_flags_parse(const struct app_program *program, int argc, char **argv);
 
 /* "64K" to 65536. False when it is not a size. */

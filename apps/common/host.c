@@ -4,6 +4,13 @@
 #include <string.h>
 #include <time.h>
 
+static void on_log(void *user, enum neap_log_level level, const char *component, const char *message)
+{
+	const struct app_host *host = user;
+	if (!host->opening || level != NEAP_LOG_ERROR)
+		neap_log_stderr(NULL, level, component, message);
+}
+
 static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events)
 {
 	(void)events;
@@ -63,12 +70,15 @@ static int open_engine(struct app_host *host, const struct app_host_options *opt
 int app_host_open(struct app_host *host, const struct app_host_options *options, char *why, size_t why_size)
 {
 	memset(host, 0, sizeof *host);
+	host->opening = true;
 	host->loop = options->home ? ev_loop_new(EVFLAG_AUTO) : ev_default_loop(EVFLAG_AUTO);
 	if (!host->loop) {
 		snprintf(why, why_size, "libev cannot make an event loop; see `ulimit -n` and LIBEV_FLAGS");
 		return NEAP_ESOCKET;
 	}
-	struct neap_reactor_options reactor = {.mode = options->mode, .host_keeps_deadline = true};
+	/* A turn of these programs may well wait for a page or for a busy CPU; that is no news to whoever runs them. */
+	struct neap_reactor_options reactor = {
+		.mode = options->mode, .host_keeps_deadline = true, .long_turn_ns = 1000000000, .log = on_log, .log_user = host};
 	int error = neap_reactor_create(&host->reactor, &reactor);
 	if (error) {
 		snprintf(why, why_size, "cannot make a reactor: %s; see `ulimit -n`", neap_error_text(error));
@@ -81,6 +91,7 @@ int app_host_open(struct app_host *host, const struct app_host_options *options,
 		app_host_close(host);
 		return error;
 	}
+	host->opening = false;
 	if (!options->home)
 		watch_signals(host);
 	return 0;

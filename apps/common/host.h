@@ -15,9 +15,10 @@ struct app_host {
 	struct neap_ev adapter;
 	ev_signal on_interrupt, on_terminate;
 	bool watches_signals;
-	bool interrupted;  /* SIGINT or SIGTERM came */
+	bool opening;       /* what goes wrong now is said by the caller */
+	bool interrupted;   /* SIGINT or SIGTERM came */
 	bool closed, ended; /* engine, reactor */
-	bool expired;      /* app_host_wait's time was up */
+	bool expired;       /* app_host_wait's time was up */
 	ev_timer patience;
 };
 
@@ -27,7 +28,8 @@ struct app_host_options {
 	struct neap_engine *home;                 /* ... or its home, for a further one on a thread of its own */
 };
 
-/* 0, or a negative error with a sentence in `why` that says what to do. The first host of a process handles SIGINT and SIGTERM. */
+/* 0, or a negative error with a sentence in `why` that says what to do. The first host of a process handles SIGINT and SIGTERM.
+ */
 int app_host_open(struct app_host *host, const struct app_host_options *options, char *why, size_t why_size);
 
 /* Runs the loop until *done, a signal, or `seconds` (0: no limit) have passed. True when *done. Not from callbacks. */

@@ -38,7 +38,8 @@ const void *app_file_map(const char *path, uint64_t *bytes_p, char *why, size_t 
 		return NULL;
 	}
 	if (!S_ISREG(status.st_mode) || status.st_size == 0) {
-		snprintf(why, why_size, "%s is %s; a regular file with contents is needed", path, status.st_size ? "not a regular file" : "empty");
+		snprintf(why, why_size, "%s is %s; a regular file with contents is needed", path,
+		         status.st_size ? "not a regular file" : "empty");
 		close(fd);
 		return NULL;
 	}

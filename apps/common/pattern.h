@@ -1,5 +1,5 @@
-/* Test data that tells where it belongs: byte i of the pattern of a seed is a function of i and the seed alone, never zero for long,
- * and each 512-byte sector carries its own number, so that a displaced, torn or stale sector is seen. */
+/* Test data that tells where it belongs: byte i of the pattern of a seed is a function of i and the seed alone, never zero for
+ * long, and each 512-byte sector carries its own number, so that a displaced, torn or stale sector is seen. */
 #ifndef APPS_COMMON_PATTERN_H
 #define APPS_COMMON_PATTERN_H
 

@@ -8,22 +8,30 @@
 
 /* The flags that every program of the transfer engine has; names and meanings as in Mooncake's example and benchmark. */
 struct app_node {
-	const char *metadata_server, *local_server_name, *protocol, *device_name;
+	const char *metadata_server, *local_server_name, *bind_address, *protocol, *device_name;
+	char reached[64]; /* the address that local_server_name means here */
 	uint64_t handshake_port, data_port;
 };
-#define APP_NODE_DEFAULTS {.metadata_server = "P2PHANDSHAKE", .local_server_name = "127.0.0.1", .protocol = "tcp", .device_name = ""}
+extern const char app_default_name[]; /* 127.0.0.1 */
+#define APP_NODE_DEFAULTS \
+	{.metadata_server = "P2PHANDSHAKE", .local_server_name = app_default_name, .protocol = "tcp", .device_name = ""}
 #define APP_NODE_FLAGS(node) \
-	{"metadata_server", APP_FLAG_TEXT, &(node).metadata_server, NULL, 0, 0, "where segments are published; P2PHANDSHAKE: peers ask each other"}, \
-	{"local_server_name", APP_FLAG_TEXT, &(node).local_server_name, NULL, 0, 0, "the host (name or address) that peers reach this process at"}, \
+	{"metadata_server", APP_FLAG_TEXT, &(node).metadata_server, NULL, 0, 0, \
+	 "where segments are published; P2PHANDSHAKE: peers ask each other"}, \
+	{"local_server_name", APP_FLAG_TEXT, &(node).local_server_name, NULL, 0, 0, \
+	 "the host (name or address) that peers reach this process at"}, \
+	{"bind_address", APP_FLAG_TEXT, &(node).bind_address, NULL, 0, 0, \
+	 "where to listen; not given: at the address that local_server_name means"}, \
 	{"protocol", APP_FLAG_CHOICE, &(node).protocol, "tcp", 0, 0, "the transport"}, \
 	{"device_name", APP_FLAG_TEXT, &(node).device_name, NULL, 0, 0, "RDMA device; not used with tcp"}, \
 	{"handshake_port", APP_FLAG_NUMBER, &(node).handshake_port, NULL, 0, 65535, "port of the handshake service; 0: a free one"}, \
 	{"data_port", APP_FLAG_NUMBER, &(node).data_port, NULL, 0, 65535, "port of the data service; 0: a free one"}
 
 /* Engine options from the MC_* variables and the flags. -1 to go on, or an exit code after an explanation. */
-int app_node_options(const struct app_program *program, const struct app_node *node, struct neap_engine_options *options);
+int app_node_options(const struct app_program *program, struct app_node *node, struct neap_engine_options *options);
 
-/* Prints `segment NAME data_port N buffer ADDRESS size BYTES` and writes the name to `ready_file` (may be NULL). An exit code, or -1. */
+/* Prints `segment NAME data_port N buffer ADDRESS size BYTES` and writes the name to `ready_file` (may be NULL). An exit code, or
+ * -1. */
 int app_announce(const struct app_program *program, struct neap_engine *engine, const void *buffer, uint64_t size,
                  const char *ready_file);
 

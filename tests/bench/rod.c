@@ -34,7 +34,8 @@ static const struct app_flag flags[] = {
 	{"spin", APP_FLAG_SWITCH, &given.spin, NULL, 0, 0, "never sleep"},
 	{"pin", APP_FLAG_SWITCH, &given.pin, NULL, 0, 0, "initiator on CPU 0, target on CPU 1"},
 	{"verify", APP_FLAG_SWITCH, &given.verify, NULL, 0, 0, "look at every page that arrived"},
-	{"step", APP_FLAG_SWITCH, &step, NULL, 0, 0, "a run for each line `what best|naive block_size window congestion sleep|spin` of standard input"},
+	{"step", APP_FLAG_SWITCH, &step, NULL, 0, 0,
+	 "a run for each line `what best|naive block_size window congestion sleep|spin` of standard input"},
 };
 static const struct app_program program = {
 	.name = "rod",
@@ -81,14 +82,15 @@ uint64_t rod_random_place(struct rod *rod)
 	return x % ((rod->options->buffer - rod->options->block) / 4096 + 1) * 4096;
 }
 
-/* --- sockets ------------------------------------------------------------------------------------------------------------------------- */
+/* --- sockets ----------------------------------------------------------------------------------------------- */
 
 static void set_options(const struct rod *rod, int fd)
 {
 	int one = 1;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	const char *congestion = rod->options->congestion;
-	if (*congestion && strcmp(congestion, "system") && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)))
+	if (*congestion && strcmp(congestion, "system") &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)))
 		rod_die(congestion);
 }
 
@@ -118,7 +120,8 @@ int rod_accept(struct rod *rod, int listener)
 
 int rod_connect(struct rod *rod)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(rod->shared->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons(rod->shared->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		rod_die("socket");
@@ -129,7 +132,7 @@ int rod_connect(struct rod *rod)
 	return fd;
 }
 
-/* --- one run -------------------------------------------------------------------------------------------------------------------------- */
+/* --- one run ----------------------------------------------------------------------------------------------- */
 
 static bool is(const struct rod *rod, const char *word)
 {
@@ -170,19 +173,24 @@ static void run_side(struct rod *rod, bool target)
 static int report(const struct rod *rod)
 {
 	const struct rod_shared *s = rod->shared;
-	double bytes = (double)s->requests * (double)rod->options->block, gib = bytes / (double)(1u << 30), requests = (double)s->requests;
-	printf("{\"what\":\"%s\",\"way\":\"%s\",\"block_size\":%llu,\"window\":%llu,\"congestion\":\"%s\",\"gb_per_s\":%.6g,\"requests_per_s\":%.6g",
+	double bytes = (double)s->requests * (double)rod->options->block, gib = bytes / (double)(1u << 30),
+		   requests = (double)s->requests;
+	printf("{\"what\":\"%s\",\"way\":\"%s\",\"block_size\":%llu,\"window\":%llu,\"congestion\":\"%s\",\"gb_per_s\":%.6g,"
+	       "\"requests_per_s\":%.6g",
 	       rod->options->what, rod->options->naive ? "naive" : "best", (unsigned long long)rod->options->block,
 	       (unsigned long long)rod->options->window, rod->options->congestion, bytes / s->elapsed * 1e-9, requests / s->elapsed);
-	printf(",\"syscalls_per_request\":%.6g,\"syscalls_per_request_target\":%.6g,\"cpu_s_per_gib_initiator\":%.6g,\"cpu_s_per_gib_target\":%.6g",
+	printf(",\"syscalls_per_request\":%.6g,\"syscalls_per_request_target\":%.6g,\"cpu_s_per_gib_initiator\":%.6g,\"cpu_s_per_gib_"
+	       "target\":%.6g",
 	       (double)s->calls[0] / requests, (double)s->calls[1] / requests, s->cpu[0] / gib, s->cpu[1] / gib);
 	printf(",\"p50_us\":%.6g,\"p99_us\":%.6g,\"verified\":%s}\n", s->p50_us, s->p99_us,
-	       !rod->options->verify ? "null" : s->wrong ? "false" : "true");
+	       !rod->options->verify ? "null"
+	       : s->wrong            ? "false"
+	                             : "true");
 	fflush(stdout);
 	return s->wrong ? APP_FAILED : APP_OK;
 }
 
-/* --- two processes -------------------------------------------------------------------------------------------------------------------- */
+/* --- two processes ----------------------------------------------------------------------------------------- */
 
 static void pin(int cpu)
 {

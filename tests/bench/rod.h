@@ -1,5 +1,6 @@
-/* The measuring rod: the same bytes on the wire as the plain, acknowledged TCP framing, moved by two bare processes that do nothing
- * else. What it reaches is what a machine can do; what it reaches the naive way is what a simple loop gives. Not built on the library. */
+/* The measuring rod: the same bytes on the wire as the plain, acknowledged TCP framing, moved by two bare processes that do
+ * nothing else. What it reaches is what a machine can do; what it reaches the naive way is what a simple loop gives. Not built on
+ * the library. */
 #ifndef TESTS_BENCH_ROD_H
 #define TESTS_BENCH_ROD_H
 
@@ -12,9 +13,9 @@
 #define ROD_STATUS 8u
 #define ROD_RING 65536u /* requests that can be under way; a power of two */
 #define ROD_VECTORS 1024
-#define ROD_GATHER (UINT64_C(1) << 20)  /* bytes of one send or receive */
+#define ROD_GATHER (UINT64_C(1) << 20) /* bytes of one send or receive */
 #define ROD_STAGING (UINT64_C(256) << 10)
-#define ROD_LARGE (UINT64_C(32) << 10)  /* from here on payloads go straight to their place */
+#define ROD_LARGE (UINT64_C(32) << 10) /* from here on payloads go straight to their place */
 #define ROD_LOWAT (512 << 10)
 
 struct rod_header {

@@ -13,10 +13,10 @@ struct client {
 	int fd;
 	bool read, blocked;
 	struct rod_header *ring;
-	uint64_t head, sent, tail;  /* acknowledged, handed over, made */
-	uint64_t sent_bytes;        /* of ring[sent] */
-	uint64_t got_bytes;         /* of ring[head]'s answer */
-	uint64_t status_bytes;      /* of a status that is not whole */
+	uint64_t head, sent, tail; /* acknowledged, handed over, made */
+	uint64_t sent_bytes;       /* of ring[sent] */
+	uint64_t got_bytes;        /* of ring[head]'s answer */
+	uint64_t status_bytes;     /* of a status that is not whole */
 };
 
 static ssize_t counted(struct client *client, ssize_t result)

@@ -1,5 +1,5 @@
-/* The rod's latency: the bytes of one request and of its answer, back and forth between two processes, with nothing around. And what a
- * copy costs without any socket. */
+/* The rod's latency: the bytes of one request and of its answer, back and forth between two processes, with nothing around. And
+ * what a copy costs without any socket. */
 #include "tests/bench/rod.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -14,13 +14,13 @@ struct server {
 	struct rod *rod;
 	int fd, lowat;
 	bool ended;
-	char *place;          /* of the payload that is arriving */
-	uint64_t rest;        /* of it */
+	char *place;   /* of the payload that is arriving */
+	uint64_t rest; /* of it */
 	uint64_t last_size;
 	char *staging;
-	uint64_t staged;      /* bytes of a header that is not whole yet */
-	uint64_t owed;        /* acknowledgements */
-	struct rod_header *reads; /* ring of READs to answer */
+	uint64_t staged;                          /* bytes of a header that is not whole yet */
+	uint64_t owed;                            /* acknowledgements */
+	struct rod_header *reads;                 /* ring of READs to answer */
 	uint64_t read_head, read_tail, read_sent; /* read_sent: bytes of the first one's answer that are out */
 };
 

@@ -4,18 +4,20 @@
 #include "tests/integ/tool.h"
 #include <dirent.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LOOP_BYTES (UINT64_C(32) << 20)
 
-/* --- output -------------------------------------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------------ */
 
 void tool_event(const char *format, ...)
 {
@@ -60,11 +62,11 @@ void tool_ready(struct tool *tool)
 	neap_engine_instance(tool->engine, instance);
 	hex(instance, 16, text);
 	tool_event("{\"event\":\"ready\",\"name\":%s,\"handshake_port\":%u,\"data_port\":%u,\"instance\":\"%s\",\"pid\":%ld}",
-	           tool_quote(neap_engine_name(tool->engine)), neap_engine_handshake_port(tool->engine), neap_engine_data_port(tool->engine), text,
-	           (long)getpid());
+	           tool_quote(neap_engine_name(tool->engine)), neap_engine_handshake_port(tool->engine),
+	           neap_engine_data_port(tool->engine), text, (long)getpid());
 }
 
-/* --- memory -------------------------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------ */
 
 struct tool_buffer *tool_buffer_find(struct tool *tool, const char *name)
 {
@@ -141,7 +143,8 @@ static void make_loop(struct tool *tool, char **words)
 	char *base = mmap(NULL, buffer->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	for (uint64_t at = 0; base != MAP_FAILED && at < buffer->bytes; at += LOOP_BYTES) {
 		uint64_t rest = buffer->bytes - at;
-		if (mmap(base + at, rest < LOOP_BYTES ? rest : LOOP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		if (mmap(base + at, rest < LOOP_BYTES ? rest : LOOP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+		         fd, 0) == MAP_FAILED)
 			base = MAP_FAILED;
 	}
 	close(fd);
@@ -184,7 +187,7 @@ static void touch(struct tool *tool, char **words, int count)
 	           at == UINT64_MAX ? "true" : "false", at == UINT64_MAX ? 0 : at);
 }
 
-/* --- segments ------------------------------------------------------------------------------------------------------------------------ */
+/* --- segments ---------------------------------------------------------------------------------------------- */
 
 struct opening {
 	struct tool *tool;
@@ -203,13 +206,13 @@ static void on_opened(void *user, int error, neap_segment_id segment, const char
 	for (uint32_t i = 0; i < info.buffer_count && length < sizeof buffers - 64; i++) {
 		uint64_t address, bytes;
 		if (!neap_segment_buffer(opening->tool->engine, segment, i, &address, &bytes))
-			length += (size_t)snprintf(buffers + length, sizeof buffers - length, "%s[%" PRIu64 ",%" PRIu64 "]", length ? "," : "", address,
-			                           bytes);
+			length += (size_t)snprintf(buffers + length, sizeof buffers - length, "%s[%" PRIu64 ",%" PRIu64 "]",
+			                           length ? "," : "", address, bytes);
 	}
-	tool_event("{\"event\":\"opened\",\"name\":%s,\"error\":%d,\"segment\":%" PRIu64 ",\"why\":%s,\"is_neap\":%s,\"version\":%" PRIu32
-	           ",\"refreshed\":%" PRIu64 ",\"ms\":%.3f,\"buffers\":[%s]}",
-	           tool_quote(opening->name), error, segment, tool_quote(why), info.is_neap ? "true" : "false", info.tcp_proto_version,
-	           info.refreshed, (double)(tool_now_ns() - opening->began_ns) * 1e-6, buffers);
+	tool_event("{\"event\":\"opened\",\"name\":%s,\"error\":%d,\"segment\":%" PRIu64
+	           ",\"why\":%s,\"is_neap\":%s,\"version\":%" PRIu32 ",\"refreshed\":%" PRIu64 ",\"ms\":%.3f,\"buffers\":[%s]}",
+	           tool_quote(opening->name), error, segment, tool_quote(why), info.is_neap ? "true" : "false",
+	           info.tcp_proto_version, info.refreshed, (double)(tool_now_ns() - opening->began_ns) * 1e-6, buffers);
 	free(opening);
 }
 
@@ -224,8 +227,8 @@ static void open_segment(struct tool *tool, const char *word, bool refresh)
 	int error = refresh ? neap_segment_refresh(tool->engine, strtoull(word, NULL, 0), on_opened, opening)
 	                    : neap_segment_open(tool->engine, word, on_opened, opening);
 	if (error) {
-		tool_event("{\"event\":\"opened\",\"name\":%s,\"error\":%d,\"segment\":0,\"why\":%s,\"buffers\":[]}", tool_quote(word), error,
-		           tool_quote(neap_error_text(error)));
+		tool_event("{\"event\":\"opened\",\"name\":%s,\"error\":%d,\"segment\":0,\"why\":%s,\"buffers\":[]}", tool_quote(word),
+		           error, tool_quote(neap_error_text(error)));
 		free(opening);
 	}
 }
@@ -244,7 +247,7 @@ static void take_notify(struct tool *tool)
 	           tool_quote(taken == 1 ? notify.message : ""));
 }
 
-/* --- grants -------------------------------------------------------------------------------------------------------------------------- */
+/* --- grants ------------------------------------------------------------------------------------------------ */
 
 static void make_grant(struct tool *tool, char **words)
 {
@@ -276,7 +279,7 @@ static void end_grant(struct tool *tool, const char *text)
 	tool_event("{\"event\":\"end_grant\",\"error\":%d}", neap_grant_end(tool->engine, &token, on_grant_ended, NULL));
 }
 
-/* --- looking at the process ----------------------------------------------------------------------------------------------------------- */
+/* --- looking at the process -------------------------------------------------------------------------------- */
 
 static int count_descriptors(void)
 {
@@ -299,21 +302,22 @@ static void print_stats(struct tool *tool)
 	neap_reactor_stats(tool->reactor, &r);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
 	getrusage(RUSAGE_SELF, &usage);
-	tool_event("{\"event\":\"stats\",\"submitted\":%" PRIu64 ",\"completed\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"timed_out\":%" PRIu64
-	           ",\"canceled\":%" PRIu64 ",\"served\":%" PRIu64 ",\"refused\":%" PRIu64 ",\"lanes_opened\":%" PRIu64 ",\"lanes_lost\":%" PRIu64
-	           ",\"repeated\":%" PRIu64 ",\"refreshes\":%" PRIu64 ",\"sessions_accepted\":%" PRIu64 ",\"sessions_refused\":%" PRIu64
-	           ",\"protocol_errors\":%" PRIu64 ",\"handshakes_served\":%" PRIu64 ",\"handshakes_refused\":%" PRIu64 ",\"peers\":%" PRIu32
-	           ",\"lanes\":%" PRIu32 ",\"sessions\":%" PRIu32 ",\"pending\":%" PRIu32 ",\"batches\":%" PRIu32 ",\"turns\":%" PRIu64
+	tool_event("{\"event\":\"stats\",\"submitted\":%" PRIu64 ",\"completed\":%" PRIu64 ",\"failed\":%" PRIu64
+	           ",\"timed_out\":%" PRIu64 ",\"canceled\":%" PRIu64 ",\"served\":%" PRIu64 ",\"refused\":%" PRIu64
+	           ",\"lanes_opened\":%" PRIu64 ",\"lanes_lost\":%" PRIu64 ",\"repeated\":%" PRIu64 ",\"refreshes\":%" PRIu64
+	           ",\"sessions_accepted\":%" PRIu64 ",\"sessions_refused\":%" PRIu64 ",\"protocol_errors\":%" PRIu64
+	           ",\"handshakes_served\":%" PRIu64 ",\"handshakes_refused\":%" PRIu64 ",\"peers\":%" PRIu32 ",\"lanes\":%" PRIu32
+	           ",\"sessions\":%" PRIu32 ",\"pending\":%" PRIu32 ",\"batches\":%" PRIu32 ",\"turns\":%" PRIu64
 	           ",\"sleeps\":%" PRIu64 ",\"timers_fired\":%" PRIu64 ",\"impossible\":%" PRIu64 ",\"wakeups\":%" PRIu64
 	           ",\"longest_turn_ns\":%" PRIu64 ",\"descriptors\":%d,\"cpu_ns\":%lld,\"max_rss_kb\":%ld}",
-	           e.requests_submitted, e.requests_completed, e.requests_failed, e.requests_timed_out, e.requests_canceled, e.requests_served,
-	           e.requests_refused, e.lanes_opened, e.lanes_lost, e.requests_repeated, e.descriptor_refreshes, e.sessions_accepted,
-	           e.sessions_refused, e.protocol_errors, e.handshakes_served, e.handshakes_refused, e.peers, e.lanes, e.sessions,
-	           e.requests_pending, e.batches, r.turns, r.sleeps, r.timers_fired, r.impossible, tool->wakeups, r.longest_turn_ns,
-	           count_descriptors(), (long long)cpu.tv_sec * 1000000000 + cpu.tv_nsec, usage.ru_maxrss);
+	           e.requests_submitted, e.requests_completed, e.requests_failed, e.requests_timed_out, e.requests_canceled,
+	           e.requests_served, e.requests_refused, e.lanes_opened, e.lanes_lost, e.requests_repeated, e.descriptor_refreshes,
+	           e.sessions_accepted, e.sessions_refused, e.protocol_errors, e.handshakes_served, e.handshakes_refused, e.peers,
+	           e.lanes, e.sessions, e.requests_pending, e.batches, r.turns, r.sleeps, r.timers_fired, r.impossible, tool->wakeups,
+	           r.longest_turn_ns, count_descriptors(), (long long)cpu.tv_sec * 1000000000 + cpu.tv_nsec, usage.ru_maxrss);
 }
 
-/* fork: a child that inherits everything, tries to use it, and stays until its standard input ends. */
+/* fork: a child that inherits everything, tries to use it, and stays as long as we do. */
 static void fork_child(struct tool *tool)
 {
 	fflush(stdout);
@@ -326,13 +330,12 @@ static void fork_child(struct tool *tool)
 	struct neap_request request = {.source = tool, .length = 1};
 	int submit = neap_submit(tool->engine, &request, 1, NULL, NULL);
 	tool_event("{\"event\":\"child\",\"run\":%d,\"submit\":%d}", run, submit);
-	char byte;
-	while (read(STDIN_FILENO, &byte, 1) < 0)
-		continue;
-	_exit(0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		pause();
 }
 
-/* --- the end -------------------------------------------------------------------------------------------------------------------------- */
+/* --- the end ----------------------------------------------------------------------------------------------- */
 
 static void on_closed(void *user)
 {
@@ -366,7 +369,7 @@ void tool_free(struct tool *tool)
 	}
 }
 
-/* --- commands ------------------------------------------------------------------------------------------------------------------------- */
+/* --- commands ---------------------------------------------------------------------------------------------- */
 
 static int split(char *line, char **words)
 {
@@ -388,7 +391,8 @@ static bool memory_command(struct tool *tool, char **words, int count)
 		make_loop(tool, words);
 	else if (!strcmp(verb, "unregister") && count == 2 && tool_buffer_find(tool, words[1]))
 		unregister(tool, tool_buffer_find(tool, words[1]));
-	else if ((!strcmp(verb, "fill") || !strcmp(verb, "check") || !strcmp(verb, "zero") || !strcmp(verb, "check_zero")) && count >= 4)
+	else if ((!strcmp(verb, "fill") || !strcmp(verb, "check") || !strcmp(verb, "zero") || !strcmp(verb, "check_zero")) &&
+	         count >= 4)
 		touch(tool, words, count);
 	else if (!strcmp(verb, "grant") && count == 4)
 		make_grant(tool, words);

@@ -16,11 +16,12 @@ static double milliseconds_since(uint64_t began_ns)
 
 static void print_outcome(struct tool_batch *batch, uint32_t index, const struct neap_outcome *outcome, const char *text)
 {
-	tool_event("{\"event\":\"outcome\",\"tag\":%s,\"index\":%" PRIu32 ",\"status\":\"%s\",\"effect\":\"%s\",\"buffer\":\"%s\",\"cause\":%u,"
+	tool_event("{\"event\":\"outcome\",\"tag\":%s,\"index\":%" PRIu32
+	           ",\"status\":\"%s\",\"effect\":\"%s\",\"buffer\":\"%s\",\"cause\":%u,"
 	           "\"error\":%d,\"errno\":%d,\"bytes\":%" PRIu64 ",\"text\":%s,\"ms\":%.3f}",
-	           tool_quote(batch->tag), index, status_names[outcome->status], effect_names[outcome->effect], buffer_names[outcome->buffer],
-	           outcome->cause, outcome->error, outcome->system_errno, outcome->bytes, tool_quote(text),
-	           milliseconds_since(batch->began_ns));
+	           tool_quote(batch->tag), index, status_names[outcome->status], effect_names[outcome->effect],
+	           buffer_names[outcome->buffer], outcome->cause, outcome->error, outcome->system_errno, outcome->bytes,
+	           tool_quote(text), milliseconds_since(batch->began_ns));
 }
 
 static void on_request(void *user, neap_batch_id id, uint32_t index, void *request_user, const struct neap_outcome *outcome)
@@ -55,7 +56,8 @@ static void on_batch(void *user, neap_batch_id id, const struct neap_batch_summa
 	(void)id;
 	struct tool_batch *batch = user;
 	tool_event("{\"event\":\"batch\",\"tag\":%s,\"total\":%" PRIu32 ",\"completed\":%" PRIu32 ",\"failed\":%" PRIu32
-	           ",\"timed_out\":%" PRIu32 ",\"canceled\":%" PRIu32 ",\"bytes\":%" PRIu64 ",\"held\":%" PRIu32 ",\"first_failure\":%s,\"ms\":%.3f}",
+	           ",\"timed_out\":%" PRIu32 ",\"canceled\":%" PRIu32 ",\"bytes\":%" PRIu64 ",\"held\":%" PRIu32
+	           ",\"first_failure\":%s,\"ms\":%.3f}",
 	           tool_quote(batch->tag), summary->total, summary->completed, summary->failed, summary->timed_out, summary->canceled,
 	           summary->bytes, batch->held, tool_quote(batch->first_failure), milliseconds_since(batch->began_ns));
 	batch->ended = true;
@@ -118,8 +120,8 @@ static bool parse_shape(char **words, int count, struct shape *shape, struct too
 
 static void submit(struct tool_batch *batch, const struct shape *shape)
 {
-	struct neap_batch_options options = {.on_request = on_request, .on_batch = on_batch, .on_released = on_released, .user = batch,
-	                                     .keep = shape->keep};
+	struct neap_batch_options options = {
+		.on_request = on_request, .on_batch = on_batch, .on_released = on_released, .user = batch, .keep = shape->keep};
 	batch->began_ns = tool_now_ns();
 	if (shape->deadline_ms)
 		options.deadline_ns = batch->began_ns + shape->deadline_ms * 1000000;
@@ -151,8 +153,11 @@ void tool_transfer(struct tool *tool, enum neap_opcode opcode, char **words, int
 	batch->count = (uint32_t)shape.count;
 	batch->requests = calloc(shape.count ? shape.count : 1, sizeof *batch->requests);
 	for (uint64_t i = 0; batch->requests && i < shape.count; i++)
-		batch->requests[i] = (struct neap_request){.opcode = opcode, .source = buffer->memory + offset + i * shape.stride, .segment = segment,
-		                                           .target_offset = address + i * shape.stride, .length = length,
+		batch->requests[i] = (struct neap_request){.opcode = opcode,
+		                                           .source = buffer->memory + offset + i * shape.stride,
+		                                           .segment = segment,
+		                                           .target_offset = address + i * shape.stride,
+		                                           .length = length,
 		                                           .grant = granted ? &batch->grant : NULL};
 	submit(batch, &shape);
 }

@@ -1,5 +1,6 @@
-/* An application under a test script's control: a poll() loop that embeds a reactor and an engine, takes commands as lines on standard
- * input and prints one JSON object a line for each event. It is target and initiator at once. tests/integ/tool.py drives it. */
+/* An application under a test script's control: a poll() loop that embeds a reactor and an engine, takes commands as lines on
+ * standard input and prints one JSON object a line for each event. It is target and initiator at once. tests/integ/tool.py drives
+ * it. */
 #include "tests/integ/tool.h"
 #include <errno.h>
 #include <poll.h>
@@ -11,7 +12,8 @@
 static struct tool tool;
 static const char *local_name = "127.0.0.1", *bind_address, *congestion;
 static uint64_t progress_ms, connect_ms, handshake_ms, drain_ms, first_header_ms, lanes, retries, retries_backoff_ms;
-static uint64_t handshake_port, data_port, port_min, port_max, requests_max, sessions_max, handshake_sessions_max, requests_per_peer;
+static uint64_t handshake_port, data_port, port_min, port_max, requests_max, sessions_max, handshake_sessions_max,
+	requests_per_peer;
 static bool plain, v1, v1_sent, checksum, no_local;
 
 static const struct app_flag flags[] = {
@@ -75,7 +77,7 @@ static void engine_options(struct neap_engine_options *o)
 	o->no_local_path = no_local;
 }
 
-/* --- the loop ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the loop ---------------------------------------------------------------------------------------------- */
 
 uint64_t tool_now_ns(void)
 {
