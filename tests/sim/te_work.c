@@ -487,9 +487,10 @@ static void watch_batch(struct te_batch *batch, struct te_node *node)
 	struct te_world *world = batch->world;
 	struct sim_random *random = te_workload(world);
 	bool bulk = batch->operations[0]->bytes == BULK_BYTES;
-	if (bulk || sim_random_chance(random, world->options.cancel_per_mille)) /* local copies take microseconds */
-		sim_after(world->sim, sim_random_below(random, bulk ? 300000 : 20 * MS), cancel_later, batch,
-		          (uint64_t)batch->serial << 8 | sim_random_below(random, batch->count + 1));
+	if (bulk || sim_random_chance(random, world->options.cancel_per_mille)) { /* local copies take microseconds */
+		uint64_t delay_ns = sim_random_below(random, bulk ? 300000 : 20 * MS);
+		sim_after(world->sim, delay_ns, cancel_later, batch, (uint64_t)batch->serial << 8 | sim_random_below(random, batch->count + 1));
+	}
 	if (batch->keep && sim_random_chance(random, 500))
 		sim_after(world->sim, sim_random_below(random, 20 * MS), look_at_batch, batch, batch->serial);
 	struct te_operation *first = batch->operations[0];
