@@ -394,7 +394,8 @@ static void serve(struct script_peer *peer, struct script_connection *connection
 		connection->in_used = 0;
 	}
 	give_out(peer, connection);
-	if (connection->fd >= 0 && connection->ended && !connection->stuck && connection->out_sent == connection->out_have)
+	if (connection->fd >= 0 && connection->ended && !connection->stuck && peer->held_count == 0 &&
+	    connection->out_sent == connection->out_have)
 		end_connection(connection, false);
 }
 

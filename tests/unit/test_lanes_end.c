@@ -675,6 +675,30 @@ START_TEST(a_drain_that_does_not_end)
 }
 END_TEST
 
+/* Sending has stopped in the middle; answers to what was sent before still count, and then it is over. */
+START_TEST(answers_after_the_cut)
+{
+	start((enum script_speech)_i);
+	get_known();
+	rig.peer.act = SCRIPT_HOLD;
+	uint32_t came = rig.peer.requests;
+	rig.peer.read_limit = 200000;
+	uint32_t before = lanes_submit_many(&rig, NEAP_WRITE, 0, 0, 1000, 5);
+	await_requests(came + 5 + (_i == SCRIPT_V1));
+	uint32_t big = lanes_submit(&rig, NEAP_WRITE, 100000, 100000, 8000000);
+	await_bytes(200000);
+	lanes_cancel(&rig, big);
+	lanes_rig_for(&rig, 10);
+	rig.peer.act = SCRIPT_ANSWER;
+	script_release(&rig.peer);
+	settle();
+	lanes_expect(&rig, big, NEAP_CANCELED, NEAP_EFFECT_UNKNOWN, NEAP_CAUSE_CANCELED_BY_USER);
+	lanes_expect_done(&rig, before, 5);
+	ck_assert_uint_eq(rig.peer.requests, came + 5 + (_i == SCRIPT_V1));
+	finish();
+}
+END_TEST
+
 /* Behind a large WRITE, nothing of them was sent yet. */
 START_TEST(cancel_behind_a_large_write)
 {
@@ -869,6 +893,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(canceled, cancel_a_write_that_waits_for_its_answer, 0, 3);
 	tcase_add_loop_test(canceled, cancel_a_write_in_the_middle, 0, 3);
 	tcase_add_loop_test(canceled, a_drain_that_does_not_end, 0, 3);
+	tcase_add_loop_test(canceled, answers_after_the_cut, 0, 3);
 	tcase_add_loop_test(canceled, cancel_behind_a_large_write, 0, 3);
 	tcase_add_loop_test(canceled, cancel_wherever_sending_has_stopped, 0, 8);
 	tcase_add_loop_test(canceled, a_deadline_ends_as_timeout, 0, 3);
