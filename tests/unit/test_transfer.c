@@ -203,14 +203,13 @@ START_TEST(granted_memory)
 {
 	struct neap_grant_token token;
 	uint8_t instance[16];
-	unsigned char old = secret[100];
 	begin(NULL, NULL);
 	neap_engine_instance(here, instance);
 	transfer(NEAP_WRITE, mine, secret, 100, NULL);
 	ck_assert_uint_eq(outcome.status, NEAP_FAILED);
 	ck_assert_uint_ne(outcome.effect, NEAP_EFFECT_ALL);
 	ck_assert_int_eq(neap_grant_create(there, secret, 100, NEAP_MAY_WRITE, instance, &token), 0);
-	old = secret[100];
+	unsigned char old = secret[100];
 	transfer(NEAP_WRITE, mine, secret, 100, &token);
 	ck_assert_msg(outcome.status == NEAP_COMPLETED, "cause %u", outcome.cause);
 	ck_assert_mem_eq(secret, mine, 100);
