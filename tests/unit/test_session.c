@@ -569,6 +569,29 @@ START_TEST(closing_with_sessions_of_every_kind)
 }
 END_TEST
 
+/* Registered and then unmapped, which is the user's mistake: it costs the connection, not the process. */
+START_TEST(registered_but_not_mapped)
+{
+	for (unsigned opcode = 0x80; opcode <= 0x81; opcode++) {
+		begin(SESSION_RIG_SOCKETS);
+		uint64_t place = at(RIG_OPEN_B, 0);
+		ck_assert_int_eq(mprotect((void *)(uintptr_t)place, 1 << 20, PROT_NONE), 0);
+		unsigned char head[24];
+		struct wire_bytes w = {.at = head, .size = sizeof head};
+		wire_plain(&w, 1 << 20, place, opcode);
+		peer_send(&peer, head, sizeof head);
+		session_rig_pass(&rig, 5); /* the header alone: the payload will go straight to its place */
+		if (opcode == 0x81)
+			(void)peer_send_some(&peer, buffer, 100000);
+		for (unsigned i = 0; i < 1000 && neap_tcp_server_sessions(rig.server) > 0; i++)
+			session_rig_pass(&rig, 1);
+		ck_assert_uint_eq(neap_tcp_server_sessions(rig.server), 0);
+		ck_assert_int_eq(mprotect((void *)(uintptr_t)place, 1 << 20, PROT_READ | PROT_WRITE), 0);
+		end();
+	}
+}
+END_TEST
+
 static void add_both(TCase *tcase, const TTest *test)
 {
 	tcase_add_loop_test(tcase, test, SESSION_RIG_SOCKETS, SESSION_RIG_VIRTUAL + 1);
@@ -602,6 +625,7 @@ static Suite *make_suite(void)
 	add_both(ends, end_of_file_in_the_middle_of_a_payload);
 	add_both(ends, half_close_after_the_requests);
 	add_both(ends, sessions_are_bounded);
+	tcase_add_test(ends, registered_but_not_mapped);
 	add_both(ends, closing_with_sessions_of_every_kind);
 	TCase *const all[] = {vectors, ranges, pieces, sizes, ends};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -176,6 +176,22 @@ START_TEST(payload_progress_slides)
 }
 END_TEST
 
+/* The mark that saves wake-ups for large payloads hides bytes that do arrive. */
+START_TEST(slow_sender_of_a_large_payload)
+{
+	begin();
+	ask(0x81, at(RIG_OPEN_A, 0), 300000, 100);
+	for (unsigned i = 0; i < 40; i++) {
+		session_rig_pass(&rig, 100);
+		ck_assert(!peer.pair.ends[0].closed);
+		peer_send(&peer, buffer, 100);
+	}
+	session_rig_pass(&rig, 603);
+	closed_by_server(true);
+	end();
+}
+END_TEST
+
 START_TEST(header_in_the_middle_of_a_connection)
 {
 	begin();
@@ -478,6 +494,7 @@ static Suite *make_suite(void)
 	tcase_add_test(first, first_request_blocks);
 	tcase_add_test(progress, idle_connections_stay);
 	tcase_add_test(progress, payload_progress_slides);
+	tcase_add_test(progress, slow_sender_of_a_large_payload);
 	tcase_add_test(progress, header_in_the_middle_of_a_connection);
 	tcase_add_test(progress, reader_that_never_reads);
 	tcase_add_test(progress, asking_is_no_progress_while_answers_wait);

@@ -3,6 +3,8 @@
 #include "reactor/address.h"
 #include "transports/tcp/session_fsm.h"
 
+#include <errno.h>
+
 #define NS_PER_MS 1000000u
 
 static struct neap_tcp_session *session_of(struct neap_machine *machine)
@@ -62,14 +64,20 @@ static void close_session(struct neap_tcp_session *session, bool abortive)
 void neap_tcp_session_broken(struct neap_tcp_session *session, const char *why)
 {
 	session->fate = NEAP_TCP_BROKEN;
-	if (!why)
-		return;
 	session->server->view->stats->protocol_errors++;
 	struct neap_sockaddr address;
 	char text[NEAP_ADDRESS_TEXT_MAX] = "unknown";
 	if (session->stream->ops->peer_address(session->stream, &address) == 0)
 		neap_sockaddr_format(&address, text, sizeof text);
 	neap_log(session->server->reactor, NEAP_LOG_INFO, "tcp", "data connection from %s is reset: %s", text, why);
+}
+
+void neap_tcp_session_failed(struct neap_tcp_session *session, int system_errno)
+{
+	session->fate = NEAP_TCP_BROKEN;
+	if (system_errno == EFAULT)
+		neap_log(session->server->reactor, NEAP_LOG_WARNING, "tcp",
+		         "a data connection is reset: a peer used registered memory that is not mapped; unregister before you unmap");
 }
 
 /* --- visits ---------------------------------------------------------------------------------------------------------------- */
@@ -123,8 +131,10 @@ static void conclude(struct neap_tcp_session *session, const struct neap_tcp_vis
 		phase = tcp_session_IDLE;
 		release_work(session);
 	}
-	if (moved || session->machine.state != phase)
+	if (moved || session->machine.state != phase) {
 		session->progress_ns = neap_now(session->server->reactor);
+		session->looked = false;
+	}
 	if (session->machine.state != phase && session->greeted)
 		neap_step(&session->machine, event, 0);
 }
@@ -212,14 +222,27 @@ static void do_watch(struct neap_machine *machine, uint64_t argument)
 	want(session, false);
 }
 
-/* The timer was armed when the phase began and has not been touched since: was there progress meanwhile? */
+static bool has_stalled(const struct neap_tcp_session *session)
+{
+	uint64_t limit = (uint64_t)session->server->view->options->progress_timeout_ms * NS_PER_MS;
+	return neap_now(session->server->reactor) >= session->progress_ns + limit;
+}
+
+/* The timer was armed when the phase began and has not been touched since: was there progress meanwhile? Readiness comes late on slow
+ * links: not before the low-water mark is reached, or a good part of the send buffer is free. So before the peer is given up, one more
+ * visit looks for itself. */
 static void do_judge(struct neap_machine *machine, uint64_t argument)
 {
 	struct neap_tcp_session *session = session_of(machine);
 	(void)argument;
-	uint64_t limit = (uint64_t)session->server->view->options->progress_timeout_ms * NS_PER_MS;
-	if (neap_now(session->server->reactor) < session->progress_ns + limit)
+	if (!has_stalled(session))
 		return;
+	if (!session->looked) {
+		session->looked = true;
+		session->blocked = false;
+		neap_ready_again(session->server->reactor, &session->again);
+		return;
+	}
 	neap_log(session->server->reactor, NEAP_LOG_INFO, "tcp",
 	         "a data connection is reset: no byte moved for %u ms (progress_timeout_ms)",
 	         session->server->view->options->progress_timeout_ms);
@@ -264,8 +287,10 @@ static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class
 	switch (timeout_class) {
 	case tcp_session_timeout_FIRST_HEADER:
 		return now_ns + (uint64_t)options->first_header_timeout_ms * NS_PER_MS;
-	case tcp_session_timeout_PROGRESS:
-		return session->progress_ns + (uint64_t)options->progress_timeout_ms * NS_PER_MS;
+	case tcp_session_timeout_PROGRESS: { /* the past: a last look is being taken */
+		uint64_t due = session->progress_ns + (uint64_t)options->progress_timeout_ms * NS_PER_MS;
+		return due > now_ns ? due : now_ns + NS_PER_MS;
+	}
 	case tcp_session_timeout_DRAIN:
 		return now_ns + (uint64_t)options->drain_timeout_ms * NS_PER_MS;
 	default:

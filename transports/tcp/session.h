@@ -103,6 +103,7 @@ struct neap_tcp_session {
 	bool blocked;                   /* the kernel takes no more until it says writable */
 	bool end_of_file;
 	bool half_closed;
+	bool looked;                    /* the last look before a peer is given up was ordered */
 	uint8_t client[16];             /* after a hello */
 	uint64_t lane;
 	struct neap_tcp_session *next_lane, **lane_slot;
@@ -148,7 +149,10 @@ void neap_tcp_session_open(struct neap_tcp_session *session, struct neap_tcp_ser
 void neap_tcp_session_end(struct neap_tcp_session *session, bool abortive);
 /* The work, taken if there is none. */
 struct neap_tcp_work *neap_tcp_session_work(struct neap_tcp_session *session);
+/* The peer broke a rule. */
 void neap_tcp_session_broken(struct neap_tcp_session *session, const char *why);
+/* A system call of the stream failed. */
+void neap_tcp_session_failed(struct neap_tcp_session *session, int system_errno);
 static inline bool neap_tcp_frame_open(const struct neap_tcp_work *work)
 {
 	return work->carry_length == 0 && work->frame.at < work->frame.count;

@@ -63,10 +63,12 @@ static bool may_store(struct neap_tcp_session *session, struct neap_tcp_item *it
 		return false;
 	if (neap_access_live(session->server->view->registry, &item->ref))
 		return true;
-	if (session->level == 0)
-		neap_tcp_plain_refuse(session, item->acknowledged);
-	else
+	if (session->level != 0)
 		item->code = NEAP_WORD_REVOKED;
+	else if (session->work->frame.moved > 0)
+		neap_tcp_session_broken(session, "memory that was being written to was unregistered"); /* refused means: nothing was stored */
+	else
+		neap_tcp_plain_refuse(session, item->acknowledged);
 	return false;
 }
 
@@ -263,7 +265,7 @@ static ssize_t read_stream(struct neap_tcp_session *session, const struct iovec 
 	if (n == 0)
 		session->end_of_file = true;
 	else if (n < 0 && n != -EAGAIN)
-		neap_tcp_session_broken(session, NULL);
+		neap_tcp_session_failed(session, (int)-n);
 	return n;
 }
 

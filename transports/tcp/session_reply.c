@@ -246,7 +246,7 @@ static bool send_once(struct neap_tcp_session *session, struct neap_tcp_visit *v
 	session->server->view->stats->system_calls_target++;
 	ssize_t n = neap_stream_writev(session->stream, gather.vector, gather.count);
 	if (n < 0 && n != -EAGAIN) {
-		neap_tcp_session_broken(session, NULL);
+		neap_tcp_session_failed(session, (int)-n);
 		return false;
 	}
 	uint64_t sent = n > 0 ? (uint64_t)n : 0;
