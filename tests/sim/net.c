@@ -37,7 +37,7 @@ struct sim_endpoint {
 	unsigned char *received; /* ring of window bytes */
 	uint32_t window, have, start;
 	uint32_t credit;         /* bytes it may still send */
-	uint64_t untaken;        /* bytes sent that the other process has not read */
+	uint64_t unacknowledged; /* bytes sent that have not arrived at the other host; TCP knows no more of them */
 	bool eof, reset, sent_fin;
 	bool host_dead;          /* closed because its host died: answers nothing while the host is down */
 	struct neap_sockaddr local;
@@ -269,7 +269,6 @@ static void arrive(struct sim_connection *connection, const struct sim_segment *
 		break;
 	case SEGMENT_CREDIT:
 		end->credit += segment->length;
-		end->untaken -= segment->length;
 		endpoint_touch(end);
 		break;
 	case SEGMENT_FIN:
@@ -308,6 +307,8 @@ static void deliver(struct sim *sim, void *user, uint64_t argument)
 		return;
 	}
 	sim_fold(sim, (uint64_t)segment->kind << 32 | segment->length);
+	if (segment->kind == SEGMENT_DATA && connection->ends[1 - to])
+		connection->ends[1 - to]->unacknowledged -= segment->length;
 	connection->pending++; /* stays while we look at it */
 	if (sim->net.cut_per_million && segment->kind == SEGMENT_DATA &&
 	    sim_random_below(&sim->random[SIM_FAULTS], 1000000) < sim->net.cut_per_million) {
@@ -405,7 +406,7 @@ static ssize_t end_writev(struct neap_stream *stream, const struct iovec *vector
 		at += n;
 	}
 	end->credit -= (uint32_t)take;
-	end->untaken += take;
+	end->unacknowledged += take;
 	return (ssize_t)take;
 }
 
@@ -433,7 +434,7 @@ static void end_low_water(struct neap_stream *stream, uint32_t bytes)
 
 static int64_t end_unacknowledged(struct neap_stream *stream)
 {
-	return (int64_t)endpoint_of(stream)->untaken;
+	return (int64_t)endpoint_of(stream)->unacknowledged;
 }
 
 static void free_endpoint(struct sim_endpoint *end)

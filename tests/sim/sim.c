@@ -363,8 +363,18 @@ static void run_node(struct sim *sim, void *user, uint64_t sequence)
 
 void sim_node_pause(struct sim_node *node, uint64_t ns)
 {
+	uint64_t until_ns = node->sim->now_ns + ns;
+	if (!node->paused || until_ns > node->paused_until_ns)
+		node->paused_until_ns = until_ns;
 	node->paused = true;
-	node->paused_until_ns = node->sim->now_ns + ns;
+}
+
+void sim_node_resume(struct sim_node *node)
+{
+	if (!node->paused)
+		return;
+	node->paused = false;
+	sim_node_wake(node);
 }
 
 void sim_node_crash(struct sim_node *node, bool host_dies)

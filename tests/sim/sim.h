@@ -101,6 +101,7 @@ void sim_node_address(const struct sim_node *node, char *text, size_t size); /* 
 void sim_node_crash(struct sim_node *node, bool host_dies);
 /* It stops for a while; its host still takes bytes up to its windows. */
 void sim_node_pause(struct sim_node *node, uint64_t ns);
+void sim_node_resume(struct sim_node *node);
 /* Runs the reactor apart from the world until it can be destroyed, and does so. Returns the bytes that did not come back. */
 size_t sim_node_finish(struct sim_node *node, void (*close_all)(struct sim_node *node, void *user), void *user);
 

@@ -49,6 +49,7 @@ struct te_slot {
 	struct te_piece piece;
 	enum slot_phase phase;
 	uint64_t version;        /* of the content that the harness has put there */
+	bool stale;              /* visits: bytes of an earlier visit may still come when the region is there again */
 	/* loans only */
 	struct neap_grant_token token;
 	unsigned rights;

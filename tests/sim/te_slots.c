@@ -37,6 +37,7 @@ void te_slot_take_back(struct te_world *world, struct te_slot *slot)
 {
 	struct te_piece *piece = &slot->piece;
 	struct te_operation *op = piece->under_way;
+	slot->stale |= op || piece->tainted;
 	if (op) {
 		op->frozen = malloc(piece->bytes);
 		if (!op->frozen)
@@ -102,12 +103,13 @@ void te_slots_begin(struct te_node *node)
 	(void)register_slots(node, node->loans, NEAP_GRANT_ONLY, &node->loan_region);
 }
 
-/* An OPEN region at the same address again is, to a request that has waited so long, the same region. */
+/* An OPEN region at the same address again is, to a request that has waited so long, the same region. So it is not had again while one
+ * waits; and what one whose end is unknown has sent may come in the next visit, but not between the two. */
 static bool is_still_asked_for(const struct te_node *node)
 {
 	for (uint32_t i = 0; i < OPERATIONS_MAX; i++) {
 		const struct te_operation *op = &node->world->operations[i];
-		if (op->used && !op->ended && op->frozen && op->target == node->index && !op->request.grant)
+		if (op->used && !op->ended && (op->frozen || op->hope == HOPE_NO_SUCCESS) && op->target == node->index && !op->request.grant)
 			return true;
 	}
 	return false;
@@ -116,8 +118,15 @@ static bool is_still_asked_for(const struct te_node *node)
 static void turn_visits(struct te_node *node)
 {
 	if (node->visit_phase == SLOT_AWAY) {
-		if (!is_still_asked_for(node) && register_slots(node, node->visits, NEAP_OPEN, &node->visit_region) == NEAP_OK)
-			node->visit_phase = SLOT_THERE;
+		if (is_still_asked_for(node))
+			return;
+		for (uint32_t i = 0; i < node->world->options.nodes; i++)
+			te_check_piece(node->world, &node->visits[i].piece, "a slot for visits that was taken back");
+		if (register_slots(node, node->visits, NEAP_OPEN, &node->visit_region) != NEAP_OK)
+			return;
+		node->visit_phase = SLOT_THERE;
+		for (uint32_t i = 0; i < node->world->options.nodes; i++)
+			node->visits[i].piece.tainted = node->visits[i].stale;
 	} else if (node->visit_phase == SLOT_THERE) {
 		struct te_call *call = call_take(node, NODES_MAX);
 		if (!call)

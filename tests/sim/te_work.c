@@ -79,6 +79,9 @@ static void end_operation(struct te_world *world, struct te_operation *op, const
 	te_check_end(world, op, outcome);
 	if (outcome->cause == NEAP_CAUSE_OTHER_INSTANCE || (outcome->cause == NEAP_CAUSE_RANGE_NOT_REMOTE && op->piece))
 		initiator->cores[op->core].links[op->target].phase = LINK_CLOSED;
+	bool may_come_later = op->request.opcode == NEAP_WRITE && outcome->effect == NEAP_EFFECT_UNKNOWN && outcome->status != NEAP_FAILED;
+	if (op->hope == HOPE_NO_SUCCESS && may_come_later && te_is_current(world, op->target, op->target_incarnation))
+		world->nodes[op->target].visits[op->initiator].stale = true;
 	op->piece = NULL;
 }
 
@@ -311,15 +314,16 @@ static bool is_free(struct te_world *world, const struct te_piece *piece, const 
 	return true;
 }
 
-/* Registered and unregistered again and again. While it is away a read may be refused, or find it there again. */
+/* Registered and unregistered again and again. While it is away nothing can succeed; it does not come again while one tries. */
 static bool choose_visit(struct te_world *world, struct te_operation *op, struct te_node *target)
 {
 	struct te_slot *slot = &target->visits[op->initiator];
 	op->where = "a slot for visits";
 	if (target->visit_phase != SLOT_THERE) {
-		if (!sim_random_chance(te_workload(world), 300))
+		if (target->visit_phase != SLOT_AWAY || !sim_random_chance(te_workload(world), 300))
 			return false;
-		prepare(op, NULL, slot->piece.memory, slot->piece.bytes, false);
+		op->hope = HOPE_NO_SUCCESS;
+		prepare(op, NULL, slot->piece.memory, slot->piece.bytes, sim_random_chance(te_workload(world), 500));
 		return true;
 	}
 	if (!is_free(world, &slot->piece, op->where))

@@ -138,7 +138,7 @@ static void end_faults(struct te_world *world)
 	for (uint32_t i = 0; i < world->options.nodes; i++)
 		for (uint32_t k = 0; k < world->nodes[i].core_count; k++)
 			if (world->nodes[i].cores[k].sim_node) {
-				world->nodes[i].cores[k].sim_node->paused_until_ns = world->sim->now_ns;
+				sim_node_resume(world->nodes[i].cores[k].sim_node);
 				world->nodes[i].cores[k].sim_node->fail_allocation_at = UINT64_MAX;
 			}
 }
@@ -257,7 +257,7 @@ void te_run(uint64_t seed, const struct te_options *options, struct te_result *r
 			sim_after(sim, 100 * MS, te_fault, world, 0);
 		if (world->options.slot_per_mille && world->options.slot_period_ms)
 			sim_after(sim, 1, te_slots_turn, world, 0);
-		(void)sim_run_until(sim, safety_over, world, 600000 * MS);
+		(void)sim_run_until(sim, safety_over, world, 60000 * MS);
 		world->issuing = false;
 		if (result_p->ok)
 			liveness(world);
