@@ -172,7 +172,7 @@ static void visit_refusing(struct neap_tcp_session *session, struct neap_tcp_vis
 	} while (intake == NEAP_TCP_TOOK && !neap_tcp_visit_over(visit));
 	neap_tcp_replies_send(session, visit);
 	bool pending = neap_tcp_replies_pending(session);
-	if (session->fate == NEAP_TCP_BROKEN) {
+	if (session->fate == NEAP_TCP_BROKEN || (!pending && session->ends_by_reset)) {
 		neap_step(&session->machine, tcp_session_on_BROKEN, 0);
 		return;
 	}

@@ -99,6 +99,7 @@ struct neap_tcp_session {
 	uint8_t fate;                   /* enum neap_tcp_fate, of this visit */
 	uint8_t level;                  /* 0: plain */
 	bool greeted;                   /* the first header was understood */
+	bool ends_by_reset;             /* refused a WRITE whose sender would take an end of file for "stored" */
 	bool checksum;
 	bool blocked;                   /* the kernel takes no more until it says writable */
 	bool end_of_file;

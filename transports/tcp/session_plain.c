@@ -88,6 +88,7 @@ enum neap_tcp_stop neap_tcp_plain_parse(struct neap_tcp_session *session, const 
 		struct neap_access_ref ref;
 		bool acknowledged = (header.opcode & NEAP_PLAIN_ACKNOWLEDGED) != 0;
 		if (header.size == 0 || neap_registry_check(registry, header.address, header.size, &ref) != NEAP_OK) {
+			session->ends_by_reset = !acknowledged && (header.opcode & OPCODE_BITS) == NEAP_WRITE;
 			neap_tcp_plain_refuse(session, acknowledged);
 			stop = NEAP_TCP_STOPPED;
 			break;

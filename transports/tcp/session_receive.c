@@ -63,12 +63,14 @@ static bool may_store(struct neap_tcp_session *session, struct neap_tcp_item *it
 		return false;
 	if (neap_access_live(session->server->view->registry, &item->ref))
 		return true;
-	if (session->level != 0)
+	if (session->level != 0) {
 		item->code = NEAP_WORD_REVOKED;
-	else if (session->work->frame.moved > 0)
-		neap_tcp_session_broken(session, "memory that was being written to was unregistered"); /* refused means: nothing was stored */
-	else
+	} else if (session->work->frame.moved > 0) { /* refused means: nothing was stored */
+		neap_tcp_session_broken(session, "memory that was being written to was unregistered");
+	} else {
+		session->ends_by_reset = !item->acknowledged;
 		neap_tcp_plain_refuse(session, item->acknowledged);
+	}
 	return false;
 }
 
