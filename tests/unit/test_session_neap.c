@@ -529,13 +529,34 @@ START_TEST(region_goes_in_the_middle_of_a_plain_payload)
 		ck_assert_int_eq(neap_registry_unregister(rig.registry, rig.ids[RIG_OPEN_A], note_gone, NULL), NEAP_OK);
 		wait_gone();
 		memset(rig.region[RIG_OPEN_A], 0x11, SESSION_RIG_REGION);
-		peer_send(&peer, w.at + head + 300000, 1700000);
-		if (opcode & 0x80)
-			peer_expect(&peer, PEER_REJECTED, 8);
-		ck_assert_int_eq(peer_wait_end(&peer), PEER_FIN);
+		(void)peer_send_some(&peer, w.at + head + 300000, 1700000);
+		ck_assert_int_eq(peer_wait_end(&peer), PEER_RESET); /* "refused" would mean that nothing was stored */
 		for (size_t i = 0; i < SESSION_RIG_REGION; i++)
 			if (rig.region[RIG_OPEN_A][i] != 0x11)
 				ck_abort_msg("byte %zu was stored late", i);
+		end();
+	}
+}
+END_TEST
+
+START_TEST(region_goes_before_a_plain_payload)
+{
+	for (unsigned opcode = 1; opcode <= 0x81; opcode += 0x80) {
+		session_rig_open(&rig, (enum session_rig_kind)_i);
+		session_rig_start(&rig);
+		peer_open(&peer, &rig);
+		struct wire_bytes w = out();
+		wire_plain(&w, 50000, at(RIG_OPEN_A, 0), opcode);
+		peer_send(&peer, w.at, w.length);
+		session_rig_pass(&rig, 5);
+		ck_assert_int_eq(neap_registry_unregister(rig.registry, rig.ids[RIG_OPEN_A], note_gone, NULL), NEAP_OK);
+		wait_gone();
+		memset(buffer, 0x77, 50000);
+		(void)peer_send_some(&peer, buffer, 50000);
+		if (opcode & 0x80)
+			peer_expect(&peer, PEER_REJECTED, 8);
+		ck_assert_int_eq(peer_wait_end(&peer), opcode & 0x80 ? PEER_FIN : PEER_RESET);
+		ck_assert_uint_eq(rig.region[RIG_OPEN_A][0], 0);
 		end();
 	}
 }
@@ -714,6 +735,7 @@ static Suite *make_suite(void)
 	add_both(frames, damaged_payloads_are_found);
 	add_both(frames, more_requests_than_room);
 	add_both(going, grant_ends_in_the_middle_of_a_payload);
+	add_both(going, region_goes_before_a_plain_payload);
 	add_both(going, region_goes_in_the_middle_of_a_plain_payload);
 	tcase_add_test(going, read_is_revoked_before_its_answer);
 	tcase_add_test(going, read_is_revoked_in_the_middle);
