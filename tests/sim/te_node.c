@@ -315,6 +315,7 @@ static void bury(struct te_node *node)
 	struct te_node *grave = malloc(sizeof(*grave));
 	if (!grave)
 		abort();
+	te_check_node(world, node);
 	node->memory_hash = te_node_hash(node);
 	node->hashed = !copies_within(node);
 	node->gone = true;
@@ -322,6 +323,9 @@ static void bury(struct te_node *node)
 	*grave = *node;
 	node->blocks = NULL;
 	node->gone = false;
+	node->bulk = (struct te_piece){0};
+	memset(node->visits, 0, sizeof(node->visits));
+	memset(node->loans, 0, sizeof(node->loans));
 	memset(node->cores, 0, sizeof(node->cores));
 	world->graves[world->grave_count++] = grave;
 	sim_after(world->sim, 1 + sim_random_below(te_chance(world), 2000 * MS), restart, world, node->index);
