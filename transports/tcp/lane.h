@@ -170,6 +170,14 @@ bool neap_lane_fault(struct neap_tcp_lane *lane, uint32_t index);
 void neap_lane_drain(struct neap_tcp_lane *lane, bool deaf);
 void neap_lane_want(struct neap_tcp_lane *lane, unsigned wanted);
 
+void neap_lane_stream_ready(struct neap_stream *stream, unsigned ready);
+
+/* --- lane_open.c --- */
+
+void neap_lane_greeting_ready(struct neap_tcp_lane *lane);
+uint64_t neap_lane_connect_timeout_ns(const struct neap_tcp_lane *lane);
+neap_action_func neap_lane_do_connect, neap_lane_do_greet, neap_lane_do_confirm, neap_lane_do_serve;
+
 /* --- lane_send.c --- */
 
 void neap_lane_send(struct neap_tcp_lane *lane, uint64_t *budget);
