@@ -481,6 +481,35 @@ START_TEST(calls_are_few)
 }
 END_TEST
 
+/* Behind a large payload the staging is no longer than the next header: what follows goes straight to its place. */
+START_TEST(large_payloads_are_not_copied)
+{
+	begin();
+	for (unsigned i = 0; i < 3; i++) {
+		ask(0x81, at(RIG_OPEN_A, 0), 40000, 40000);
+		peer_expect(&peer, PEER_OK, 8);
+		if (i > 0)
+			for (size_t k = 24; k < NEAP_TCP_STAGING_BYTES; k++)
+				ck_assert_uint_eq(rig.server->staging[k], 0xEE);
+		memset(rig.server->staging, 0xEE, NEAP_TCP_STAGING_BYTES);
+		memset(buffer, 0x33, 41000);
+	}
+	/* and small ones are read many at a time again */
+	ask(0x80, at(RIG_OPEN_A, 0), 8, 0);
+	peer_take(&peer, buffer, 16);
+	uint64_t before = peer.pair.ends[0].reads;
+	struct wire_bytes w = out();
+	for (unsigned i = 0; i < 10; i++) {
+		wire_plain(&w, 100, at(RIG_OPEN_A, 0), 0x81);
+		w.length += 100;
+	}
+	peer_send_some(&peer, w.at, w.length);
+	session_rig_settle(&rig);
+	ck_assert_uint_eq(peer.pair.ends[0].reads, before + 1);
+	end();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("session limits");
@@ -510,6 +539,7 @@ static Suite *make_suite(void)
 	tcase_add_test(refusals, refused_peer_resets);
 	tcase_add_test(cost, memory_of_an_idle_session);
 	tcase_add_test(cost, calls_are_few);
+	tcase_add_test(cost, large_payloads_are_not_copied);
 	TCase *const all[] = {first, progress, refusals, cost};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
 		tcase_set_timeout(all[i], 60);
