@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* --- chance: xoshiro256**, seeded by splitmix64 ------------------------------------------------------------------------- */
 
@@ -212,13 +213,32 @@ static void node_fill(void *user, void *bytes, size_t length)
 	}
 }
 
+/* Engines make large pools and a run touches little of them: clearing them would cost more than the run. Not where every access is
+ * checked, for which the memory must come from malloc. */
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#define LARGE_BYTES SIZE_MAX
+#else
+#define LARGE_BYTES ((size_t)64 << 10)
+#endif
+
+static void *zeroed(size_t bytes)
+{
+	if (bytes < LARGE_BYTES)
+		return calloc(1, bytes);
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
 static void *node_allocate(void *user, size_t bytes)
 {
 	struct sim_node *node = user;
 	if (node->allocations++ == node->fail_allocation_at)
 		return NULL;
 	node->bytes_allocated += bytes;
-	return calloc(1, bytes);
+	return zeroed(bytes);
 }
 
 static void node_release(void *user, void *memory, size_t bytes)
@@ -227,7 +247,10 @@ static void node_release(void *user, void *memory, size_t bytes)
 	if (!memory)
 		return;
 	node->bytes_allocated -= bytes;
-	free(memory);
+	if (bytes < LARGE_BYTES)
+		free(memory);
+	else
+		munmap(memory, bytes);
 }
 
 static void node_changed(void *user)

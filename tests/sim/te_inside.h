@@ -18,7 +18,7 @@
 #define CALLS_MAX 1024u
 #define GUARD_BYTES 4096u
 #define SLOT_BYTES_MAX 70000u
-#define BULK_BYTES (UINT64_C(3) << 20)
+#define BULK_BYTES (UINT64_C(5) << 18) /* more than a local copy moves in one piece */
 #define HANDSHAKE_PORT 15100u
 #define DRAIN_MS 200u
 
