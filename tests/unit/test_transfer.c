@@ -253,7 +253,8 @@ START_TEST(unregistered_under_fire)
 	for (size_t i = 0; i < SIZE; i++)
 		if (theirs[i] != 0x42)
 			ck_abort_msg("%s: byte %zu was stored after the release", ways[_i].name, i);
-	ck_assert_uint_lt(summary.completed, 64);
+	/* how many were through before the memory went is chance; that each was answered is not */
+	ck_assert_uint_eq(summary.completed + summary.failed + summary.canceled + summary.timed_out, 64);
 	teardown();
 }
 END_TEST
