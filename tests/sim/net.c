@@ -219,6 +219,9 @@ static void take_reset(struct sim_endpoint *end)
 
 static void arrive_data(struct sim_endpoint *end, const struct sim_segment *segment)
 {
+	struct sim_endpoint *sender = end->connection->ends[1 - end->side];
+	if (sender)
+		sender->unacknowledged -= segment->length;
 	assert(end->have + segment->length <= end->window && "the sender kept to its credit");
 	uint32_t at = (end->start + end->have) % end->window, straight = end->window - at;
 	if (straight > segment->length)
@@ -307,8 +310,6 @@ static void deliver(struct sim *sim, void *user, uint64_t argument)
 		return;
 	}
 	sim_fold(sim, (uint64_t)segment->kind << 32 | segment->length);
-	if (segment->kind == SEGMENT_DATA && connection->ends[1 - to])
-		connection->ends[1 - to]->unacknowledged -= segment->length;
 	connection->pending++; /* stays while we look at it */
 	if (sim->net.cut_per_million && segment->kind == SEGMENT_DATA &&
 	    sim_random_below(&sim->random[SIM_FAULTS], 1000000) < sim->net.cut_per_million) {

@@ -219,6 +219,7 @@ START_TEST(bytes_for_a_closed_end_are_answered_by_a_reset)
 	ck_assert_int_eq(put(left, "x", 1), 1);
 	sim_run_for(sim, 10 * MS);
 	ck_assert_int_eq(put(left, "x", 1), -ECONNRESET);
+	ck_assert_int_eq(left->ops->unacknowledged(left), 1);
 	over();
 }
 END_TEST
