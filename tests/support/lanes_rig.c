@@ -22,6 +22,14 @@ static unsigned char *map(size_t bytes)
 	return memory;
 }
 
+void lanes_rig_fill(struct lanes_rig *rig, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
+		neap_put64(rig->remote + i, i * UINT64_C(0x9E3779B97F4A7C15) + 1);
+		neap_put64(rig->local + i, ~(i * UINT64_C(0x9E3779B97F4A7C15)));
+	}
+}
+
 static uint64_t virtual_ns(void *user)
 {
 	return ((struct lanes_rig *)user)->now_ns;
@@ -37,10 +45,7 @@ void lanes_rig_open(struct lanes_rig *rig, enum script_speech speech)
 	memset(rig, 0, sizeof *rig);
 	rig->remote = map(LANES_BYTES);
 	rig->local = map(LANES_BYTES);
-	for (size_t i = 0; i < LANES_BYTES; i += sizeof(uint64_t)) {
-		neap_put64(rig->remote + i, i * UINT64_C(0x9E3779B97F4A7C15) + 1);
-		neap_put64(rig->local + i, ~(i * UINT64_C(0x9E3779B97F4A7C15)));
-	}
+	lanes_rig_fill(rig, LANES_FILLED);
 	script_open(&rig->peer, speech, rig->remote, LANES_BYTES);
 	rig->options = (struct neap_engine_options){
 		.connect_timeout_ms = 400, .handshake_timeout_ms = 400, .progress_timeout_ms = 150, .drain_timeout_ms = 100,

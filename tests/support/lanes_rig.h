@@ -8,6 +8,7 @@
 
 #define LANES_REQUESTS 8192u
 #define LANES_BYTES ((size_t)8 << 20)
+#define LANES_FILLED ((size_t)128 << 10) /* with a pattern, at first; the rest is zeroes */
 
 struct lanes_rig {
 	struct neap_reactor *reactor;
@@ -31,6 +32,7 @@ struct lanes_rig {
 
 /* connect 400 ms, handshake 400, progress 150, drain 100, 3 repeats, pause 2 ms; no local path. */
 void lanes_rig_open(struct lanes_rig *rig, enum script_speech speech);
+void lanes_rig_fill(struct lanes_rig *rig, size_t bytes); /* from the front of both */
 void lanes_rig_start(struct lanes_rig *rig); /* makes the engine, opens the segment */
 /* Closes what is open, checks that nothing is left: no descriptor, no lane, no pending request. */
 void lanes_rig_close(struct lanes_rig *rig);

@@ -26,6 +26,7 @@ START_TEST(writes_and_reads)
 {
 	static const size_t lengths[] = {1, 7, 8, 9, 4096, 65536, 1000003};
 	start((enum script_speech)_i);
+	lanes_rig_fill(&rig, 2000000);
 	size_t at = 0;
 	for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
 		lanes_submit(&rig, NEAP_WRITE, at, at, lengths[k]);
@@ -48,6 +49,7 @@ END_TEST
 START_TEST(a_thousand_mixed)
 {
 	start((enum script_speech)_i);
+	lanes_rig_fill(&rig, LANES_BYTES);
 	unsigned char *expected = malloc(LANES_BYTES);
 	memcpy(expected, rig.remote, LANES_BYTES);
 	for (uint32_t i = 0; i < 2000; i++) {
@@ -151,6 +153,7 @@ START_TEST(checksums)
 	lanes_rig_open(&rig, SCRIPT_NEAP);
 	rig.options.checksum = rig.peer.checksum = true;
 	lanes_rig_start(&rig);
+	lanes_rig_fill(&rig, LANES_BYTES);
 	lanes_submit(&rig, NEAP_WRITE, 0, 0, 3000000); /* the peer checks the sum, which goes over several calls */
 	lanes_submit_many(&rig, NEAP_WRITE, 3000000, 3000000, 1000, 700);
 	lanes_submit(&rig, NEAP_READ, 4000000, 4000000, 2500000);
@@ -182,6 +185,7 @@ START_TEST(short_writes)
 	lanes_rig_open(&rig, (enum script_speech)_i);
 	rig.peer.read_limit = 1;
 	lanes_rig_start(&rig);
+	lanes_rig_fill(&rig, LANES_BYTES);
 	lanes_submit_many(&rig, NEAP_WRITE, 0, 0, 700, 3000);
 	lanes_submit(&rig, NEAP_WRITE, 4000000, 4000000, 3000000);
 	for (uint64_t limit = 50; limit < 400000 && rig.ends < rig.submitted; limit += 4013) {

@@ -739,7 +739,7 @@ START_TEST(cancel_wherever_sending_has_stopped)
 		rig.peer.speech = SCRIPT_NEAP;
 	lanes_rig_start(&rig);
 	get_known();
-	for (uint64_t cut = 0; cut < 700; cut += 1 + cut % 3) {
+	for (uint64_t cut = 0; cut < 560; cut += 1 + cut % 4) {
 		lanes_submit(&rig, NEAP_WRITE, 0, 0, 10); /* there is a lane again */
 		settle();
 		ck_assert_uint_eq(lanes_hook(&rig), 1);
