@@ -9,8 +9,8 @@
 
 static int serve(struct app_host *host, const struct bench_options *options, char *buffer)
 {
-	struct bench_threads threads;
-	struct bench_answers answers;
+	static struct bench_threads threads; /* both are called back until the engine is closed */
+	static struct bench_answers answers;
 	char why[512];
 	int result = -1;
 	if (bench_threads_start(&threads, host, (uint32_t)options->threads - 1, bench_reactor_mode(options), options->pin ? 3 : -1, 2,
@@ -31,7 +31,7 @@ static int serve(struct app_host *host, const struct bench_options *options, cha
 	return result;
 }
 
-static int run_pair(struct app_host *host, const struct bench_options *options, char *buffer)
+static int run_pair(struct app_host *host, const struct bench_options *options, struct bench_initiator *initiator)
 {
 	struct bench_pair pair;
 	char why[512];
@@ -39,7 +39,7 @@ static int run_pair(struct app_host *host, const struct bench_options *options, 
 		app_error(&bench_program, "%s", why);
 		return APP_START;
 	}
-	int result = bench_initiate(host, options, pair.segment, buffer);
+	int result = bench_initiate(initiator, pair.segment);
 	bench_pair_stop(&pair);
 	return result;
 }
@@ -82,15 +82,17 @@ int main(int argc, char **argv)
 		return APP_START;
 	}
 	char *buffer = make_buffer(&host, options);
-	if (!buffer)
+	struct bench_initiator *initiator = buffer && !target ? bench_initiator_new(&host, options, buffer) : NULL;
+	if (!buffer || (!target && !initiator))
 		result = APP_START;
 	else if (target)
 		result = serve(&host, options, buffer);
 	else if (!strcmp(options->mode, "pair"))
-		result = run_pair(&host, options, buffer);
+		result = run_pair(&host, options, initiator);
 	else
-		result = bench_initiate(&host, options, options->segment_id, buffer);
+		result = bench_initiate(initiator, options->segment_id);
 	app_host_close(&host);
+	bench_initiator_free(initiator);
 	app_memory_unmap(buffer, options->buffer_size);
 	return result;
 }

@@ -84,7 +84,7 @@ static void on_opened(void *user, int error, neap_segment_id segment, const char
 /* Opens the segment and finds a buffer of it that is large enough. */
 static int open_target(struct app_host *host, uint64_t length, neap_segment_id *segment_p, uint64_t *address_p)
 {
-	struct opening opening = {0};
+	static struct opening opening; /* outlives a wait that a signal ends */
 	int error = neap_segment_open(host->engine, segment_id, on_opened, &opening);
 	if (error) {
 		app_error(&program, "cannot open --segment_id=%s: %s", segment_id, neap_error_text(error));
@@ -163,7 +163,8 @@ static int move(struct app_host *host, enum neap_opcode opcode, void *source, ne
 		                                    .target_offset = address + offset,
 		                                    .length = length - offset < PIECE ? length - offset : PIECE};
 	}
-	struct transfer transfer = {.engine = host->engine, .requests = requests};
+	static struct transfer transfer; /* as above */
+	transfer = (struct transfer){.engine = host->engine, .requests = requests};
 	struct neap_batch_options options = {.on_request = on_request, .on_batch = on_batch, .user = &transfer};
 	uint64_t began = app_now_ns();
 	neap_batch_id batch;
@@ -179,7 +180,8 @@ static int move(struct app_host *host, enum neap_opcode opcode, void *source, ne
 		app_host_wait(host, &transfer.done, 10);
 		transfer.failed = true;
 	}
-	free(requests);
+	if (error || transfer.done)
+		free(requests);
 	if (error || transfer.failed)
 		return APP_FAILED;
 	printf("%s %" PRIu64 " bytes in %.3f ms, %.3f GB/s\n", opcode == NEAP_WRITE ? "WRITE" : "READ ", length, seconds * 1e3,

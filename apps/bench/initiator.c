@@ -9,7 +9,7 @@
 
 #define HOT_SPAN (UINT64_C(1) << 20)
 
-struct initiator {
+struct bench_initiator {
 	const struct bench_options *options;
 	struct app_host *host;
 	const char *segment_name;
@@ -33,7 +33,7 @@ static void on_progress(struct ev_loop *loop, ev_timer *timer, int events)
 {
 	(void)loop;
 	(void)events;
-	struct initiator *self = timer->data;
+	struct bench_initiator *self = timer->data;
 	char block[32], share[32] = "";
 	uint64_t now_ns = app_now_ns(), bytes = self->worker.count.all_bytes;
 	double rate = (double)(bytes - self->shown_bytes) / (double)(now_ns - self->shown_ns + 1);
@@ -46,7 +46,7 @@ static void on_progress(struct ev_loop *loop, ev_timer *timer, int events)
 	self->shown_ns = now_ns;
 }
 
-static void progress_begin(struct initiator *self, const struct bench_row *row)
+static void progress_begin(struct bench_initiator *self, const struct bench_row *row)
 {
 	if (self->options->quiet || !isatty(STDERR_FILENO))
 		return;
@@ -59,7 +59,7 @@ static void progress_begin(struct initiator *self, const struct bench_row *row)
 	ev_timer_start(self->host->loop, &self->progress);
 }
 
-static void progress_end(struct initiator *self)
+static void progress_end(struct bench_initiator *self)
 {
 	if (!ev_is_active(&self->progress))
 		return;
@@ -71,13 +71,13 @@ static void progress_end(struct initiator *self)
 
 static void on_opened(struct bench_worker *worker)
 {
-	struct initiator *self = worker->user;
+	struct bench_initiator *self = worker->user;
 	self->opened = true;
 	ev_break(self->host->loop, EVBREAK_ALL);
 }
 
 /* The largest buffer of the segment is the one to use. */
-static int choose_buffer(struct initiator *self)
+static int choose_buffer(struct bench_initiator *self)
 {
 	uint64_t largest = 0;
 	for (uint32_t i = 0; i < self->worker.peer.buffer_count; i++) {
@@ -97,7 +97,7 @@ static int choose_buffer(struct initiator *self)
 	return -1;
 }
 
-static int open_target(struct initiator *self)
+static int open_target(struct bench_initiator *self)
 {
 	char why[512];
 	self->worker.host = self->host;
@@ -130,12 +130,12 @@ static int open_target(struct initiator *self)
 
 static void on_worker_done(struct bench_worker *worker)
 {
-	struct initiator *self = worker->user;
+	struct bench_initiator *self = worker->user;
 	self->worker_done = true;
 	ev_break(self->host->loop, EVBREAK_ALL);
 }
 
-static struct bench_load make_load(const struct initiator *self, const struct bench_row *row)
+static struct bench_load make_load(const struct bench_initiator *self, const struct bench_row *row)
 {
 	uint64_t now_ns = app_now_ns(), span = self->span;
 	if (self->options->hot) {
@@ -158,7 +158,7 @@ static struct bench_load make_load(const struct initiator *self, const struct be
 }
 
 /* Runs it on all threads until all have ended. */
-static void run_load(struct initiator *self, const struct bench_load *load)
+static void run_load(struct bench_initiator *self, const struct bench_load *load)
 {
 	self->worker_done = false;
 	bench_threads_run(&self->threads, load);
@@ -236,7 +236,7 @@ static void set_speed(struct bench_row *row, const struct bench_load *load, stru
 }
 
 /* The row's data is laid out before and compared after; both outside the measured time. */
-static int verify_prepare(struct initiator *self, const struct bench_row *row)
+static int verify_prepare(struct bench_initiator *self, const struct bench_row *row)
 {
 	if (!self->options->verify || !bench_verify_prepare(&self->verifier, strcmp(row->operation, "read") ? NEAP_WRITE : NEAP_READ))
 		return -1;
@@ -244,7 +244,7 @@ static int verify_prepare(struct initiator *self, const struct bench_row *row)
 	return APP_FAILED;
 }
 
-static int verify_check(struct initiator *self, struct bench_row *row, const struct bench_load *load)
+static int verify_check(struct bench_initiator *self, struct bench_row *row, const struct bench_load *load)
 {
 	if (!self->options->verify || row->failed)
 		return -1;
@@ -256,7 +256,7 @@ static int verify_check(struct initiator *self, struct bench_row *row, const str
 	return APP_FAILED;
 }
 
-static int run_row(struct initiator *self, struct bench_row *row)
+static int run_row(struct bench_initiator *self, struct bench_row *row)
 {
 	static struct totals totals;
 	struct bench_figures before[2], after[2];
@@ -288,7 +288,7 @@ static int run_row(struct initiator *self, struct bench_row *row)
 
 /* --- all rows ---------------------------------------------------------------------------------------------- */
 
-static void print_row(const struct initiator *self, const struct bench_row *row)
+static void print_row(const struct bench_initiator *self, const struct bench_row *row)
 {
 	if (self->options->json)
 		bench_json_row(stdout, self->options, row);
@@ -299,7 +299,7 @@ static void print_row(const struct initiator *self, const struct bench_row *row)
 static void on_standard_input(struct ev_loop *loop, ev_io *watcher, int events)
 {
 	(void)events;
-	struct initiator *self = watcher->data;
+	struct bench_initiator *self = watcher->data;
 	char byte = 0;
 	ssize_t got = read(STDIN_FILENO, &byte, 1);
 	if (got == 1 && byte != '\n')
@@ -310,7 +310,7 @@ static void on_standard_input(struct ev_loop *loop, ev_io *watcher, int events)
 }
 
 /* False when there will be no further line, or a signal came. */
-static bool wait_for_step(struct initiator *self)
+static bool wait_for_step(struct bench_initiator *self)
 {
 	if (!self->options->step)
 		return true;
@@ -324,7 +324,7 @@ static bool wait_for_step(struct initiator *self)
 	return stepped && !self->input_ended;
 }
 
-static int run_operation(struct initiator *self, const char *operation)
+static int run_operation(struct bench_initiator *self, const char *operation)
 {
 	for (uint32_t i = 0; i < self->options->block_size.count; i++) {
 		if (!wait_for_step(self))
@@ -342,7 +342,7 @@ static int run_operation(struct initiator *self, const char *operation)
 	return -1;
 }
 
-static int run_rows(struct initiator *self)
+static int run_rows(struct bench_initiator *self)
 {
 	static const char *const operations[] = {"write", "read"};
 	if (!self->options->json)
@@ -358,7 +358,7 @@ static int run_rows(struct initiator *self)
 	return APP_OK;
 }
 
-static void note_silent_target(const struct initiator *self)
+static void note_silent_target(const struct bench_initiator *self)
 {
 	if (self->questions.silent)
 		fprintf(stderr,
@@ -367,21 +367,27 @@ static void note_silent_target(const struct initiator *self)
 		        bench_program.name, neap_engine_name(self->host->engine));
 }
 
-int bench_initiate(struct app_host *host, const struct bench_options *options, const char *segment, char *buffer)
+struct bench_initiator *bench_initiator_new(struct app_host *host, const struct bench_options *options, char *buffer)
 {
-	struct initiator *self = calloc(1, sizeof *self);
-	char why[512];
+	struct bench_initiator *self = calloc(1, sizeof *self);
 	if (!self) {
 		app_error(&bench_program, "out of memory");
-		return APP_START;
+		return NULL;
 	}
-	self->options = options;
 	self->host = host;
-	self->segment_name = segment;
+	self->options = options;
 	self->buffer = buffer;
+	return self;
+}
+
+int bench_initiate(struct bench_initiator *self, const char *segment)
+{
+	const struct bench_options *options = self->options;
+	char why[512];
+	self->segment_name = segment;
 	int result = open_target(self);
 	if (result < 0 && options->verify &&
-	    bench_verifier_open(&self->verifier, host, self->worker.segment, buffer, self->remote, self->span)) {
+	    bench_verifier_open(&self->verifier, self->host, self->worker.segment, self->buffer, self->remote, self->span)) {
 		app_error(&bench_program, "cannot verify: %s", self->verifier.why);
 		result = APP_START;
 	}
@@ -393,11 +399,15 @@ int bench_initiate(struct app_host *host, const struct bench_options *options, c
 		app_error(&bench_program, "%s", why);
 		result = APP_FAILED;
 	}
-	if (options->verify)
-		bench_verifier_close(&self->verifier);
 	bench_threads_stop(&self->threads);
-	if (self->worker_done || !self->worker.outstanding)
-		bench_worker_free(&self->worker);
-	free(self);
 	return result;
+}
+
+void bench_initiator_free(struct bench_initiator *self)
+{
+	if (!self)
+		return;
+	bench_verifier_close(&self->verifier);
+	bench_worker_free(&self->worker);
+	free(self);
 }

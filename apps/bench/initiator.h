@@ -5,7 +5,11 @@
 #include "apps/bench/options.h"
 #include "apps/common/host.h"
 
+struct bench_initiator;
+struct bench_initiator *bench_initiator_new(struct app_host *host, const struct bench_options *options, char *buffer);
 /* Measures against that segment. An exit code. */
-int bench_initiate(struct app_host *host, const struct bench_options *options, const char *segment, char *buffer);
+int bench_initiate(struct bench_initiator *initiator, const char *segment);
+/* After the host is closed: until then the engine may still call back about what a signal has interrupted. */
+void bench_initiator_free(struct bench_initiator *initiator);
 
 #endif

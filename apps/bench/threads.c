@@ -148,6 +148,8 @@ static void leave(void *argument)
 
 void bench_threads_stop(struct bench_threads *threads)
 {
+	if (!threads->count)
+		return;
 	uint32_t running = 0;
 	for (uint32_t i = 0; i < threads->count; i++)
 		running += threads->items[i].started && !threads->items[i].error;

@@ -47,7 +47,8 @@ static void on_request(void *user, neap_batch_id batch, uint32_t index, void *re
 	if (outcome->status == NEAP_COMPLETED || verifier->failed)
 		return;
 	verifier->failed = true;
-	neap_outcome_text(verifier->host->engine, &verifier->requests[index], outcome, verifier->why, sizeof verifier->why);
+	if (verifier->requests)
+		neap_outcome_text(verifier->host->engine, &verifier->requests[index], outcome, verifier->why, sizeof verifier->why);
 }
 
 static void on_batch(void *user, neap_batch_id batch, const struct neap_batch_summary *summary)
@@ -76,6 +77,7 @@ static int move(struct bench_verifier *verifier, const struct neap_request *requ
 		app_host_wait(verifier->host, &verifier->done, 10);
 		verifier->host->interrupted = true;
 		snprintf(verifier->why, sizeof verifier->why, "interrupted");
+		verifier->requests = NULL;
 		return -1;
 	}
 	return verifier->failed ? -1 : 0;

@@ -31,7 +31,7 @@ class Tool:
 
     everyone = []
 
-    def __init__(self, *flags, prefix=(), env=None):
+    def __init__(self, *flags, prefix=(), env=None, wait=True):
         arguments = list(prefix) + [program("tests/integ/transfer_tool")] + ["--" + flag for flag in flags]
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         env=dict(os.environ, **(env or {})))
@@ -39,7 +39,13 @@ class Tool:
         self.queue = queue.Queue()
         self.kept = []
         self.tags = 0
+        self.buffers = {}
         threading.Thread(target=self._pump, daemon=True).start()
+        if wait:
+            self.started()
+
+    def started(self):
+        """Waits until it is ready, or has failed to start."""
         first = self.wait("ready", "failed")
         self.failed = first if first["event"] == "failed" else None
         self.name = first.get("name")
@@ -47,7 +53,12 @@ class Tool:
         self.handshake_port = first.get("handshake_port")
         self.data_port = first.get("data_port")
         self.pid = first.get("pid")
-        self.buffers = {}
+        return self
+
+    @classmethod
+    def several(cls, count, *flags):
+        """Starts them at once."""
+        return [started.started() for started in [cls(*flags, wait=False) for _ in range(count)]]
 
     def _pump(self):
         for line in self.process.stdout:
