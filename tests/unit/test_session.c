@@ -633,6 +633,7 @@ static Suite *make_suite(void)
 		tcase_set_timeout(all[i], 60);
 		suite_add_tcase(suite, all[i]);
 	}
+	tcase_set_timeout(sizes, 600); /* NEAP_TEST_FULL moves 9 GiB */
 	return suite;
 }
 
