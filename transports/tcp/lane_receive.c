@@ -45,6 +45,8 @@ struct plan {
 	struct neap_lane_scratch *scratch;
 	int count;
 	uint32_t small; /* bytes of scratch->small in use */
+	uint32_t discarded; /* of scratch->discard */
+	uintptr_t low, high; /* a hull of the users' buffers in it */
 	uint64_t bytes;
 	bool full;
 };
@@ -64,15 +66,39 @@ static void plan_small(struct plan *plan, uint32_t skip, uint32_t length)
 		plan->scratch->vector[plan->count++] = (struct iovec){.iov_base = at, .iov_len = length};
 }
 
+/* What comes behind a refusal is copied out of the places that were planned for something else, so no place may be planned twice: not for
+ * canceled READs, and not for those whose users let them share a buffer. */
+static bool is_planned(const struct plan *plan, const struct neap_flight *flight)
+{
+	if (!flight->slice || flight->kind != NEAP_FLIGHT_READ)
+		return false;
+	uintptr_t from = (uintptr_t)flight->slice->source, to = from + flight->length;
+	if (from >= plan->high || to <= plan->low)
+		return false;
+	for (int i = 0; i < plan->count; i++) {
+		uintptr_t base = (uintptr_t)plan->scratch->vector[i].iov_base;
+		if (from < base + plan->scratch->vector[i].iov_len && base < to)
+			return true;
+	}
+	return false;
+}
+
 static void plan_payload(struct plan *plan, const struct neap_flight *flight, uint64_t offset)
 {
 	uint64_t length = flight->length - offset, room = NEAP_LANE_CALL_BYTES - plan->bytes;
-	unsigned char *to = flight->slice ? flight->slice->source + offset : plan->scratch->discard;
-	if (!flight->slice && room > NEAP_LANE_DISCARD_BYTES)
-		room = NEAP_LANE_DISCARD_BYTES;
+	unsigned char *to = flight->slice ? flight->slice->source + offset : plan->scratch->discard + plan->discarded;
+	if (!flight->slice && room > NEAP_LANE_DISCARD_BYTES - plan->discarded)
+		room = NEAP_LANE_DISCARD_BYTES - plan->discarded;
 	if (length > room) {
 		length = room;
 		plan->full = true;
+	}
+	if (!flight->slice) {
+		plan->discarded += (uint32_t)length;
+	} else {
+		uintptr_t from = (uintptr_t)to;
+		plan->low = from < plan->low ? from : plan->low;
+		plan->high = from + length > plan->high ? from + length : plan->high;
 	}
 	plan->scratch->vector[plan->count++] = (struct iovec){.iov_base = to, .iov_len = (size_t)length};
 	plan->bytes += length;
@@ -110,12 +136,12 @@ static uint64_t make_plan(struct neap_tcp_lane *lane, struct plan *plan)
 {
 	uint32_t end = answers_end(lane);
 	uint64_t got = lane->got;
-	*plan = (struct plan){.scratch = lane->peer->initiator->scratch};
+	*plan = (struct plan){.scratch = lane->peer->initiator->scratch, .low = UINTPTR_MAX};
 	for (uint32_t i = lane->head; i != end && !plan->full; i++) {
 		const struct neap_flight *flight = neap_flight_at(lane, i);
 		if (!is_answered(lane, flight))
 			continue;
-		if (plan->count + 3 > NEAP_LANE_VECTORS || plan->bytes >= NEAP_LANE_CALL_BYTES)
+		if (plan->count + 3 > NEAP_LANE_VECTORS || plan->bytes >= NEAP_LANE_CALL_BYTES || is_planned(plan, flight))
 			break;
 		plan_answer(plan, lane, flight, got);
 		got = 0;
