@@ -157,6 +157,7 @@ static inline struct sim_random *te_chance(struct te_world *world)
 void te_violation(struct te_world *world, const char *format, ...) NEAP_PRINTF(2, 3);
 /* With NEAP_SIM_LOG: the operation, and its outcome when there is one. */
 void te_log(const struct te_world *world, const struct te_operation *op, const struct neap_outcome *outcome);
+void te_log_event(const struct te_world *world, const char *format, ...) NEAP_PRINTF(2, 3);
 /* True once, when this is the sabotage that was asked for and it is time for it. */
 bool te_sabotage(struct te_world *world, enum te_sabotage sabotage);
 

@@ -67,6 +67,7 @@ static void given_back(void *user)
 		return;
 	}
 	call->used = false;
+	te_log_event(world, "node %u.%u has slot %u back", call->node, call->incarnation, call->slot);
 	if (!te_is_current(world, call->node, call->incarnation) || world->closing)
 		return;
 	if (call->slot < NODES_MAX) {
@@ -151,6 +152,8 @@ static void lend(struct te_node *node, struct te_slot *slot, uint32_t borrower)
 	slot->for_incarnation = any ? UINT32_MAX : other->incarnation;
 	int error = neap_grant_create(node->cores[0].engine, slot->piece.memory, slot->piece.bytes, slot->rights, any ? NULL : other->instance,
 	                              &slot->token);
+	te_log_event(world, "node %u lends to %u%s, rights %u: %s", node->index, borrower, any ? " or anybody" : "", slot->rights,
+	             neap_error_name(error));
 	if (!error)
 		slot->phase = SLOT_THERE;
 	else if (!is_short(node, error))
@@ -171,6 +174,7 @@ static void turn_loan(struct te_node *node, uint32_t borrower)
 	if (!call)
 		return;
 	int error = neap_grant_end(node->cores[0].engine, &slot->token, given_back, call);
+	te_log_event(node->world, "node %u ends what it lent to %u: %s", node->index, borrower, neap_error_name(error));
 	if (!error)
 		slot->phase = SLOT_ENDING;
 	else

@@ -28,6 +28,18 @@ void te_log(const struct te_world *world, const struct te_operation *op, const s
 	fputc('\n', stderr);
 }
 
+void te_log_event(const struct te_world *world, const char *format, ...)
+{
+	if (!world->logs)
+		return;
+	fprintf(stderr, "%12.6f ", (double)world->sim->now_ns / 1e9);
+	va_list arguments;
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+}
+
 /* With NEAP_SIM_LOG, a violation shows what the machines did last. */
 static void print_traces(const struct te_world *world)
 {
