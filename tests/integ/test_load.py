@@ -83,12 +83,12 @@ class Load(tool.Case):
             self.assertLessEqual(targets[0].stats()["sessions"], lanes)
 
     def gigabytes(self, source, segment, base, size):
-        """Skips when the machine is too busy to move so much in a minute."""
+        """Skips when the machine is too busy to move so much in half a minute."""
         if tool.SLOW > 1:
             self.skipTest("gigabytes are not for sanitized builds")
         probe = 64 << 20
         seconds = source.transfer("write", segment, base, "memory", 0, probe)["ms"] / 1000
-        if seconds * size / probe > 60 and not tool.FULL:
+        if seconds * size / probe > 30 and not tool.FULL:
             self.skipTest("%.1f GiB would take %d s on this machine now" % (size / GIB, seconds * size / probe))
 
     def test_more_than_four_gib_in_one_request(self):

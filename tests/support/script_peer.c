@@ -340,7 +340,9 @@ static void reply_to_hello(struct script_peer *peer, struct script_connection *c
 	memcpy(reply.server, peer->instance, sizeof reply.server);
 	reply.flags = peer->checksum ? hello->flags & NEAP_HELLO_CHECKSUM : 0;
 	if (how == SCRIPT_HELLO_OTHER || how == SCRIPT_HELLO_LEVEL || how == SCRIPT_HELLO_BUSY) {
-		reply.code = how == SCRIPT_HELLO_OTHER ? NEAP_HELLO_OTHER_INSTANCE : how == SCRIPT_HELLO_LEVEL ? NEAP_HELLO_LEVEL : NEAP_HELLO_BUSY;
+		reply.code = how == SCRIPT_HELLO_OTHER   ? NEAP_HELLO_OTHER_INSTANCE
+		             : how == SCRIPT_HELLO_LEVEL ? NEAP_HELLO_LEVEL
+		                                         : NEAP_HELLO_BUSY;
 		connection->close_when_sent = true;
 	}
 	if (how == SCRIPT_HELLO_WRONG_ID)
@@ -410,9 +412,12 @@ static void describe(const struct script_peer *peer, char *text, size_t size)
 	char ports[64];
 	snprintf(ports, sizeof ports, "%u", port);
 	if (peer->speech == SCRIPT_NEAP)
-		snprintf(neap, sizeof neap, "\"neap\":{\"boot\":\"%032d\",\"caps\":[\"checksum\",\"grants\",\"fence\"],\"instance\":\"%s\",\"level\":1,\"ports\":[%s],\"version\":1},",
+		snprintf(neap, sizeof neap,
+		         "\"neap\":{\"boot\":\"%032d\",\"caps\":[\"checksum\",\"grants\",\"fence\"],\"instance\":\"%s\",\"level\":1,"
+		         "\"ports\":[%s],\"version\":1},",
 		         0, id, peer->neap_ports ? peer->neap_ports : ports);
-	snprintf(text, size, "{\"buffers\":[{\"addr\":%llu,\"length\":%llu,\"name\":\"%s\"}],\"name\":\"%s\",%s\"protocol\":\"tcp\",\"tcp_data_port\":%u,"
+	snprintf(text, size,
+	         "{\"buffers\":[{\"addr\":%llu,\"length\":%llu,\"name\":\"%s\"}],\"name\":\"%s\",%s\"protocol\":\"tcp\",\"tcp_data_port\":%u,"
 	         "\"tcp_proto_version\":%d,\"timestamp\":\"2026-08-22 10:00:00.000001\"}\n",
 	         (unsigned long long)(uintptr_t)peer->memory, (unsigned long long)peer->memory_bytes, peer->name, peer->name, neap, port,
 	         peer->speech == SCRIPT_V1 ? 1 : 2);

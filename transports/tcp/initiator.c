@@ -10,7 +10,8 @@ static uint32_t lanes_max(const struct neap_engine_options *options)
 
 static void run(struct neap_ready *ready)
 {
-	struct neap_tcp_initiator *initiator = (struct neap_tcp_initiator *)(void *)((char *)ready - offsetof(struct neap_tcp_initiator, ready));
+	struct neap_tcp_initiator *initiator =
+		(struct neap_tcp_initiator *)(void *)((char *)ready - offsetof(struct neap_tcp_initiator, ready));
 	if (!initiator->closing || initiator->peers.used > 0 || !initiator->closed)
 		return;
 	void (*closed)(void *user) = initiator->closed;
