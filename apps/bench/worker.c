@@ -186,8 +186,8 @@ int bench_worker_run(struct bench_worker *worker, const struct bench_load *load,
 	/* Completions come in groups. A new batch for each group of at least a quarter of the window keeps most of it outstanding
 	 * without a batch object for each request. */
 	worker->chunk = (uint32_t)(load->batch / 4 ? load->batch / 4 : 1);
-	if (worker->chunk > 64)
-		worker->chunk = 64;
+	if (worker->chunk > 128)
+		worker->chunk = 128;
 	memset(&worker->count, 0, sizeof worker->count);
 	memset(&worker->histogram, 0, sizeof worker->histogram);
 	if (!worker->random)

@@ -43,18 +43,12 @@ bool app_size_parse(const char *text, uint64_t *bytes_p)
 	uint64_t value;
 	if (!number_parse(text, &value, &end))
 		return false;
-	unsigned shift = 0;
 	static const char units[] = "KMGT";
-	if (*end) {
-		const char *unit = strchr(units, toupper((unsigned char)*end));
-		if (!unit)
-			return false;
-		shift = (unsigned)(unit - units + 1) * 10;
-		end++;
-		if (!strcasecmp(end, "iB") || !strcasecmp(end, "B"))
-			end = "";
-	}
-	if (*end || (shift && value >> (64 - shift)))
+	const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	unsigned shift = unit ? (unsigned)(unit - units + 1) * 10 : 0;
+	end += unit != NULL;
+	bool whole = !*end || !strcasecmp(end, "B") || (unit && !strcasecmp(end, "iB"));
+	if (!whole || (shift && value >> (64 - shift)))
 		return false;
 	*bytes_p = value << shift;
 	return true;

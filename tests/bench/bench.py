@@ -113,10 +113,11 @@ def throughput(options):
     for _ in range(options.rounds):
         for operation in ("write", "read"):
             for size, batch in SIZES.items():
-                row = rows.setdefault((operation, size), {"neap": [], "v2": [], "best": [], "naive": [], "iperf3": [], "ucx": []})
+                row = rows.setdefault((operation, size), {"neap": [], "v2": [], "best": [], "same": [], "naive": [], "iperf3": [], "ucx": []})
                 run = "%s %%s %d %%d %s sleep" % (operation, size, options.congestion)
                 row["best"].append(rod.step(run % ("best", 0)))
                 row["neap"].append(neap.step())
+                row["same"].append(rod.step(run % ("best", batch)))
                 row["naive"].append(rod.step(run % ("naive", batch)))
                 row["v2"].append(plain.step())
                 if operation == "write":
@@ -145,25 +146,23 @@ def of(runs, key):
 
 
 def print_throughput(rows, options):
-    print("\nThroughput, one lane, one reactor a side, congestion control %s, medians of %d rounds of %g s; GB/s, and Neap over it" %
+    print("\nThroughput, one lane, one reactor a side, congestion control %s, medians of %d rounds of %g s; GB/s, and what Neap has over it" %
           (options.congestion, options.rounds, options.seconds))
-    print("%-6s %7s | %6s %6s | %6s %5s %5s | %6s %5s | %6s %5s | %6s %5s" %
-          ("", "block", "neap", "v2", "rod", "neap/", "v2/", "naive", "neap/", "iperf3", "neap/", "ucx", "neap/"))
+    print("rod: the best way with its best number of requests outstanding; same: with ours; naive: a simple loop")
+    print("%-6s %7s %6s | %6s %6s |" % ("", "block", "batch", "neap", "v2") + "|".join(
+        " %6s %5s %5s " % (name, "neap/", "v2/") for name in ("rod", "same", "naive", "iperf3", "ucx")))
     for (operation, size), row in rows.items():
-        print("%-6s %7s | %6s %6s | %6s %5s %5s | %6s %5s | %6s %5s | %6s %5s" %
-              (operation, size_text(size), text(median(speed(row["neap"]))), text(median(speed(row["v2"]))),
-               text(median(speed(row["best"]))), text(ratio(row["neap"], row["best"]), 2), text(ratio(row["v2"], row["best"]), 2),
-               text(median(speed(row["naive"]))), text(ratio(row["neap"], row["naive"]), 2),
-               text(median(speed(row["iperf3"]))), text(ratio(row["neap"], row["iperf3"]), 2),
-               text(median(speed(row["ucx"]))), text(ratio(row["neap"], row["ucx"]), 2)))
-    print("\nSystem calls per request (initiator / target), CPU seconds per GiB (initiator / target)")
+        print("%-6s %7s %6d | %6s %6s |" % (operation, size_text(size), SIZES[size], text(median(speed(row["neap"]))),
+                                            text(median(speed(row["v2"])))) +
+              "|".join(" %6s %5s %5s " % (text(median(speed(row[name]))), text(ratio(row["neap"], row[name]), 2),
+                                          text(ratio(row["v2"], row[name]), 2)) for name in ("best", "same", "naive", "iperf3", "ucx")))
+    print("\nSystem calls per request, CPU seconds per GiB; initiator / target")
     for (operation, size), row in rows.items():
         line = "%-6s %7s" % (operation, size_text(size))
-        for name in ("neap", "v2", "best"):
-            runs = row[name]
-            line += " | %-5s %s / %s calls, %s / %s s" % (
-                "rod" if name == "best" else name, text(of(runs, "syscalls_per_request")), text(of(runs, "syscalls_per_request_target")),
-                text(of(runs, "cpu_s_per_gib_initiator")), text(of(runs, "cpu_s_per_gib_target")))
+        for name, title in (("neap", "neap"), ("v2", "v2"), ("best", "rod"), ("same", "same")):
+            line += " | %-4s %s / %s, %s / %s s" % (
+                title, text(of(row[name], "syscalls_per_request")), text(of(row[name], "syscalls_per_request_target")),
+                text(of(row[name], "cpu_s_per_gib_initiator"), 2), text(of(row[name], "cpu_s_per_gib_target"), 2))
         print(line)
 
 
