@@ -14,7 +14,7 @@ struct bench_initiator {
 	struct app_host *host;
 	const char *segment_name;
 	char *buffer;
-	uint64_t remote, span;
+	uint64_t remote, span, part; /* span: bytes of buffer on both sides; part: of one thread */
 	struct bench_worker worker; /* the home thread's */
 	struct bench_threads threads;
 	struct bench_questions questions;
@@ -88,10 +88,16 @@ static int choose_buffer(struct bench_initiator *self)
 		}
 	}
 	self->span = largest < self->options->buffer_size ? largest : self->options->buffer_size;
+	/* Threads do not share places: what one reads here is not written by another meanwhile. */
+	self->part = self->span / self->options->threads / BENCH_PAGE * BENCH_PAGE;
+	if (self->options->threads == 1)
+		self->part = self->span;
 	for (uint32_t i = 0; i < self->options->block_size.count; i++)
-		if (self->options->block_size.values[i] > self->span) {
-			app_error(&bench_program, "the largest buffer of %s has %" PRIu64 " bytes, less than --block_size=%" PRIu64,
-			          self->segment_name, largest, self->options->block_size.values[i]);
+		if (self->options->block_size.values[i] > self->part) {
+			app_error(&bench_program,
+			          "the largest buffer of %s has %" PRIu64 " bytes, which is not enough for --block_size=%" PRIu64
+			          " on %" PRIu64 " thread(s); use a larger --buffer_size on both sides",
+			          self->segment_name, largest, self->options->block_size.values[i], self->options->threads);
 			return APP_START;
 		}
 	return -1;
@@ -137,7 +143,7 @@ static void on_worker_done(struct bench_worker *worker)
 
 static struct bench_load make_load(const struct bench_initiator *self, const struct bench_row *row)
 {
-	uint64_t now_ns = app_now_ns(), span = self->span;
+	uint64_t now_ns = app_now_ns(), span = self->part;
 	if (self->options->hot) {
 		uint64_t hot = row->block_size > HOT_SPAN ? row->block_size : HOT_SPAN;
 		span = hot < span ? hot : span;

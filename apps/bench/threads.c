@@ -226,8 +226,10 @@ static void run_load(void *argument)
 
 void bench_threads_run(struct bench_threads *threads, const struct bench_load *load)
 {
-	for (uint32_t i = 0; i < threads->count; i++)
+	for (uint32_t i = 0; i < threads->count; i++) {
 		threads->items[i].load = *load;
+		threads->items[i].load.first += (i + 1) * load->span;
+	}
 	ask(threads, run_load);
 }
 

@@ -41,7 +41,7 @@ static void fill_request(struct bench_worker *worker, uint32_t slot)
 {
 	const struct bench_load *load = &worker->load;
 	uint64_t places = (load->span - load->block) / BENCH_PAGE + 1;
-	uint64_t offset = next_random(worker) % places * BENCH_PAGE;
+	uint64_t offset = load->first + next_random(worker) % places * BENCH_PAGE;
 	worker->requests[slot] = (struct neap_request){
 		.opcode = load->opcode,
 		.source = load->local + offset,

@@ -14,12 +14,12 @@ enum bench_touch {
 struct bench_load {
 	enum neap_opcode opcode;
 	uint64_t block, batch;
-	uint64_t span;               /* offsets are chosen in [0, span) */
+	uint64_t first, span;        /* offsets are chosen in [first, first + span) */
 	uint64_t measure_ns, end_ns; /* absolute: completions before measure_ns are warm-up */
 	bool wait_batch;
 	char *local; /* offset o of local memory goes to remote + o, and back */
 	uint64_t remote;
-	unsigned char *touched; /* enum bench_touch of each page of the span; or NULL */
+	unsigned char *touched; /* enum bench_touch of each page of the buffer; or NULL */
 };
 
 struct bench_count {
