@@ -199,16 +199,12 @@ void te_check_node(struct te_world *world, struct te_node *node)
 static void count_repeats(struct te_world *world, const struct te_operation *op)
 {
 	const struct te_node *node = &world->nodes[op->initiator];
-	if (!op->alone || op->initiator == op->target || !te_is_current(world, op->initiator, op->initiator_incarnation))
+	bool neap = op->initiator != op->target && !node->dialect && !world->nodes[op->target].dialect;
+	if (!op->alone || !is_write(op) || !neap || !te_is_current(world, op->initiator, op->initiator_incarnation))
 		return;
 	struct neap_engine_stats stats;
 	neap_engine_stats(node->cores[op->core].engine, &stats);
-	if (stats.requests_repeated == op->repeated_before)
-		return;
-	if (node->dialect)
-		world->result->sometimes.one_by_one_repeat++;
-	else if (is_write(op) && !world->nodes[op->target].dialect)
-		world->result->sometimes.fenced_repeat++;
+	world->result->sometimes.fenced_repeat += stats.requests_repeated != op->repeated_before;
 }
 
 void te_count(struct te_world *world, const struct te_operation *op, const struct neap_outcome *outcome)

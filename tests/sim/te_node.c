@@ -201,6 +201,7 @@ static void count_core(struct te_node *node, const struct te_core *core)
 	struct neap_engine_stats stats;
 	neap_engine_stats(core->engine, &stats);
 	seen->request_repeated += stats.requests_repeated;
+	seen->one_by_one_repeat += node->dialect ? stats.requests_repeated : 0; /* plain peers are sent them alone */
 	seen->descriptor_refreshed += stats.descriptor_refreshes;
 	if (stats.requests_completed == 0)
 		return;
