@@ -45,7 +45,8 @@ int bench_threads_open(struct bench_threads *threads, const char *segment_name, 
 uint64_t bench_threads_system_calls(struct bench_threads *threads);
 uint64_t bench_host_system_calls(struct app_host *host);
 
-/* Begins the load on all, on the parts of the buffer that follow load->first + load->span, one each; wait answers true when all have ended it. halt: no further submits. */
+/* Begins the load on all, on the parts of the buffer that follow load->first + load->span, one each; wait answers true when all
+ * have ended it. halt: no further submits. */
 void bench_threads_run(struct bench_threads *threads, const struct bench_load *load);
 bool bench_threads_wait(struct bench_threads *threads, double seconds);
 void bench_threads_halt(struct bench_threads *threads);
