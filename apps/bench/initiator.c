@@ -386,17 +386,28 @@ struct bench_initiator *bench_initiator_new(struct app_host *host, const struct 
 	return self;
 }
 
+static int prepare_memory(struct bench_initiator *self)
+{
+	struct bench_verifier *verifier = &self->verifier;
+	if (bench_verifier_open(verifier, self->host, self->worker.segment, self->buffer, self->remote, self->span)) {
+		app_error(&bench_program, "cannot verify: %s", verifier->why);
+		return APP_START;
+	}
+	if (self->options->warmup > 0 && bench_verifier_settle(verifier)) {
+		app_error(&bench_program, "cannot move the buffer once before measuring: %s", verifier->why);
+		return APP_FAILED;
+	}
+	return -1;
+}
+
 int bench_initiate(struct bench_initiator *self, const char *segment)
 {
 	const struct bench_options *options = self->options;
 	char why[512];
 	self->segment_name = segment;
 	int result = open_target(self);
-	if (result < 0 && options->verify &&
-	    bench_verifier_open(&self->verifier, self->host, self->worker.segment, self->buffer, self->remote, self->span)) {
-		app_error(&bench_program, "cannot verify: %s", self->verifier.why);
-		result = APP_START;
-	}
+	if (result < 0)
+		result = prepare_memory(self);
 	if (result < 0) {
 		result = run_rows(self);
 		note_silent_target(self);

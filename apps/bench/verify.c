@@ -83,14 +83,14 @@ static int move(struct bench_verifier *verifier, const struct neap_request *requ
 	return verifier->failed ? -1 : 0;
 }
 
-static int write_all(struct bench_verifier *verifier)
+static int move_all(struct bench_verifier *verifier, enum neap_opcode opcode)
 {
 	struct neap_request requests[64];
 	for (uint64_t offset = 0; offset < verifier->span;) {
 		size_t count = 0;
 		for (; count < 64 && offset < verifier->span; count++) {
 			uint64_t length = verifier->span - offset < PIECE ? verifier->span - offset : PIECE;
-			requests[count] = (struct neap_request){.opcode = NEAP_WRITE,
+			requests[count] = (struct neap_request){.opcode = opcode,
 			                                        .source = verifier->local + offset,
 			                                        .segment = verifier->segment,
 			                                        .target_offset = verifier->remote + offset,
@@ -103,6 +103,11 @@ static int write_all(struct bench_verifier *verifier)
 	return 0;
 }
 
+int bench_verifier_settle(struct bench_verifier *verifier)
+{
+	return move_all(verifier, NEAP_WRITE) || move_all(verifier, NEAP_READ) ? -1 : 0;
+}
+
 int bench_verify_prepare(struct bench_verifier *verifier, enum neap_opcode opcode)
 {
 	verifier->seed++;
@@ -110,7 +115,7 @@ int bench_verify_prepare(struct bench_verifier *verifier, enum neap_opcode opcod
 	app_pattern_fill(verifier->local, 0, verifier->span, verifier->seed);
 	if (opcode == NEAP_WRITE)
 		return 0;
-	if (write_all(verifier))
+	if (move_all(verifier, NEAP_WRITE))
 		return -1;
 	memset(verifier->local, 0, verifier->span);
 	return 0;

@@ -23,6 +23,10 @@ int bench_verifier_open(struct bench_verifier *verifier, struct app_host *host, 
                         uint64_t remote, uint64_t span);
 void bench_verifier_close(struct bench_verifier *verifier);
 
+/* Moves the whole span there and back once: pages that a machine, or the machine under a virtual one, has only promised are there
+ * afterwards, on both sides. */
+int bench_verifier_settle(struct bench_verifier *verifier);
+
 /* Lays out this row's data: for a write row locally, for a read row at the target, with zeroes here. */
 int bench_verify_prepare(struct bench_verifier *verifier, enum neap_opcode opcode);
 
