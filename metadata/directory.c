@@ -33,6 +33,7 @@ struct entry {
 
 struct neap_directory {
 	struct neap_reactor *reactor;
+	struct neap_reactor_class *class_;
 	struct neap_dependent dependent;
 	struct neap_reap reap;
 	struct neap_directory_backend backend;
@@ -42,11 +43,6 @@ struct neap_directory {
 	struct entry *oldest, *newest;
 	uint64_t fetch_timeout_ns, fetches;
 	bool closing;
-};
-
-struct fetch_room {
-	struct neap_resident resident;
-	struct neap_reactor_class class_;
 };
 
 static struct entry *entry_of(const struct neap_machine *machine)
@@ -235,14 +231,13 @@ static void entry_ready(struct neap_ready *ready)
 {
 	struct entry *entry = (struct entry *)(void *)((char *)ready - offsetof(struct entry, ready));
 	struct neap_directory *directory = entry->directory;
-	struct fetch_room *room = (struct fetch_room *)neap_reactor_resident(directory->reactor, &neap_fsm_segment_fetch);
 
 	if (entry->snapshot)
 		answer(entry, entry->snapshot->fetched_ns, NEAP_OK);
 	if (directory->closing || !entry->lookups || entry->fetching)
 		return;
 	entry->fetching = true;
-	neap_machine_begin(&entry->machine, &room->class_.class_);
+	neap_machine_begin(&entry->machine, &directory->class_->class_);
 	neap_step(&entry->machine, segment_fetch_on_START, 0);
 }
 
@@ -375,32 +370,15 @@ static void broken(struct neap_machine *machine, uint8_t event)
 	finish(entry, NEAP_EINTERNAL);
 }
 
+static const struct neap_machine_kind kind = {
+	.fsm = &neap_fsm_segment_fetch,
+	.actions = actions,
+	.timer_offset = NEAP_TIMER_OFFSET(struct entry),
+	.due_ns = due_ns,
+	.broken = broken,
+};
+
 /* --- calls -------------------------------------------------------------------------------------------------------- */
-
-static void release_room(struct neap_resident *resident, struct neap_reactor *reactor)
-{
-	neap_release(reactor, resident, sizeof(struct fetch_room));
-}
-
-static int prepare(struct neap_reactor *reactor)
-{
-	if (neap_reactor_resident(reactor, &neap_fsm_segment_fetch))
-		return NEAP_OK;
-	struct fetch_room *room = neap_allocate(reactor, sizeof *room);
-	if (!room)
-		return NEAP_ENOMEM;
-	room->class_.timer_offset = (ptrdiff_t)offsetof(struct entry, timer) - (ptrdiff_t)offsetof(struct entry, machine);
-	room->class_.due_ns = due_ns;
-	room->class_.broken = broken;
-	int error = neap_reactor_class_init(&room->class_, reactor, &neap_fsm_segment_fetch, actions, NULL);
-	if (error) {
-		neap_release(reactor, room, sizeof *room);
-		return error;
-	}
-	room->resident = (struct neap_resident){.key = &neap_fsm_segment_fetch, .release = release_room};
-	neap_reactor_house(reactor, &room->resident);
-	return NEAP_OK;
-}
 
 static void release_directory(struct neap_directory *directory)
 {
@@ -415,13 +393,15 @@ int neap_directory_create(struct neap_directory **directory_p, struct neap_react
                           const struct neap_directory_backend *backend, uint32_t names_max, uint64_t fetch_timeout_ns)
 {
 	*directory_p = NULL;
-	int error = prepare(reactor);
+	struct neap_reactor_class *class_ = NULL;
+	int error = neap_reactor_class_of(reactor, &kind, &class_);
 	if (error)
 		return error;
 	struct neap_directory *directory = neap_allocate(reactor, sizeof *directory);
 	if (!directory)
 		return NEAP_ENOMEM;
 	directory->reactor = reactor;
+	directory->class_ = class_;
 	directory->backend = *backend;
 	directory->fetch_timeout_ns = fetch_timeout_ns;
 	error = neap_pool_create(&directory->pool, reactor, sizeof(struct entry), names_max);

@@ -38,6 +38,7 @@ struct call {
 
 struct neap_handshake_caller {
 	struct neap_reactor *reactor;
+	struct neap_reactor_class *class_;
 	struct neap_dependent dependent;
 	struct neap_reap reap;
 	struct neap_pool pool;
@@ -46,11 +47,6 @@ struct neap_handshake_caller {
 	size_t memory, memory_max;
 	bool closing;
 	char scratch[SCRATCH_BYTES];
-};
-
-struct call_room {
-	struct neap_resident resident;
-	struct neap_reactor_class class_;
 };
 
 static struct call *call_of(const struct neap_machine *machine)
@@ -292,45 +288,29 @@ static void broken(struct neap_machine *machine, uint8_t event)
 	report(call);
 }
 
+static const struct neap_machine_kind kind = {
+	.fsm = &neap_fsm_handshake_call,
+	.actions = actions,
+	.timer_offset = NEAP_TIMER_OFFSET(struct call),
+	.due_ns = due_ns,
+	.broken = broken,
+};
+
 /* --- caller ------------------------------------------------------------------------------------------------------- */
-
-static void release_room(struct neap_resident *resident, struct neap_reactor *reactor)
-{
-	neap_release(reactor, resident, sizeof(struct call_room));
-}
-
-static int prepare(struct neap_reactor *reactor)
-{
-	int error = neap_connect_prepare(reactor);
-	if (error || neap_reactor_resident(reactor, &neap_fsm_handshake_call))
-		return error;
-	struct call_room *room = neap_allocate(reactor, sizeof *room);
-	if (!room)
-		return NEAP_ENOMEM;
-	room->class_.timer_offset = (ptrdiff_t)offsetof(struct call, timer) - (ptrdiff_t)offsetof(struct call, machine);
-	room->class_.due_ns = due_ns;
-	room->class_.broken = broken;
-	error = neap_reactor_class_init(&room->class_, reactor, &neap_fsm_handshake_call, actions, NULL);
-	if (error) {
-		neap_release(reactor, room, sizeof *room);
-		return error;
-	}
-	room->resident = (struct neap_resident){.key = &neap_fsm_handshake_call, .release = release_room};
-	neap_reactor_house(reactor, &room->resident);
-	return NEAP_OK;
-}
 
 int neap_handshake_caller_create(struct neap_handshake_caller **caller_p, struct neap_reactor *reactor, uint32_t calls_max,
                                  uint32_t length_max, const struct neap_socket_options *options)
 {
 	*caller_p = NULL;
-	int error = prepare(reactor);
+	struct neap_reactor_class *class_ = NULL;
+	int error = neap_reactor_class_of(reactor, &kind, &class_);
 	if (error)
 		return error;
 	struct neap_handshake_caller *caller = neap_allocate(reactor, sizeof *caller);
 	if (!caller)
 		return NEAP_ENOMEM;
 	caller->reactor = reactor;
+	caller->class_ = class_;
 	caller->length_max = length_max ? length_max : NEAP_HANDSHAKE_LENGTH_DEFAULT;
 	caller->memory_max = 2 * (size_t)caller->length_max < MEMORY_MAX_LEAST ? MEMORY_MAX_LEAST : 2 * (size_t)caller->length_max;
 	if (options)
@@ -394,7 +374,6 @@ int neap_handshake_call(struct neap_handshake_caller *caller, const struct neap_
                         const char *json, size_t length, uint64_t timeout_ns, neap_handshake_done_func *done, void *user,
                         uint64_t *call_p)
 {
-	struct call_room *room = (struct call_room *)neap_reactor_resident(caller->reactor, &neap_fsm_handshake_call);
 	*call_p = 0;
 	if (caller->closing)
 		return NEAP_ECLOSED;
@@ -413,7 +392,7 @@ int neap_handshake_call(struct neap_handshake_caller *caller, const struct neap_
 	call->deadline_ns = timeout_ns < UINT64_MAX - call->started_ns ? call->started_ns + timeout_ns : UINT64_MAX;
 	if (neap_host_port_format(peer, call->peer, sizeof call->peer) < 0)
 		call->peer[0] = '\0';
-	neap_machine_begin(&call->machine, &room->class_.class_);
+	neap_machine_begin(&call->machine, &caller->class_->class_);
 	int error = call->request ? neap_post(&call->machine, handshake_call_on_START, type) : NEAP_ENOMEM;
 	if (!error)
 		error = neap_connect_start(&call->connect, caller->reactor, peer, &caller->options, timeout_ns, connected, call);

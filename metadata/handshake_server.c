@@ -33,6 +33,7 @@ struct session {
 
 struct neap_handshake_service {
 	struct neap_reactor *reactor;
+	struct neap_reactor_class *class_;
 	struct neap_dependent dependent;
 	struct neap_reap reap;
 	struct neap_acceptor acceptor;
@@ -45,11 +46,6 @@ struct neap_handshake_service {
 	bool closing;
 	char why[200]; /* of the refusal under way */
 	char scratch[SCRATCH_BYTES];
-};
-
-struct session_room {
-	struct neap_resident resident;
-	struct neap_reactor_class class_;
 };
 
 static struct session *session_of(const struct neap_machine *machine)
@@ -410,6 +406,14 @@ static void broken(struct neap_machine *machine, uint8_t event)
 	refuse(session_of(machine), neap_error_text(NEAP_EINTERNAL));
 }
 
+static const struct neap_machine_kind kind = {
+	.fsm = &neap_fsm_handshake_session,
+	.actions = actions,
+	.timer_offset = NEAP_TIMER_OFFSET(struct session),
+	.due_ns = due_ns,
+	.broken = broken,
+};
+
 /* --- service ------------------------------------------------------------------------------------------------------ */
 
 /* All places are taken, perhaps by connections that only sit there: the one that has been waited for longest makes room for the
@@ -426,7 +430,6 @@ static void make_room(struct neap_handshake_service *service)
 static void accepted(struct neap_acceptor *acceptor, struct neap_stream *stream)
 {
 	struct neap_handshake_service *service = acceptor->user;
-	struct session_room *room = (struct session_room *)neap_reactor_resident(service->reactor, &neap_fsm_handshake_session);
 	struct session *session = neap_pool_take(&service->pool); /* connections_max is the pool's size */
 
 	struct neap_machine machine = session->machine;
@@ -437,36 +440,10 @@ static void accepted(struct neap_acceptor *acceptor, struct neap_stream *stream)
 	neap_frame_reader_init(&session->reader, service->options.length_max);
 	stream->user = session;
 	session->due_ns = neap_now(service->reactor) + service->options.request_timeout_ns;
-	neap_machine_begin(&session->machine, &room->class_.class_);
+	neap_machine_begin(&session->machine, &service->class_->class_);
 	neap_step(&session->machine, handshake_session_on_ACCEPTED, 0);
 	if (service->pool.used == service->options.sessions_max)
 		make_room(service);
-}
-
-static void release_room(struct neap_resident *resident, struct neap_reactor *reactor)
-{
-	neap_release(reactor, resident, sizeof(struct session_room));
-}
-
-static int prepare(struct neap_reactor *reactor)
-{
-	int error = neap_acceptor_prepare(reactor);
-	if (error || neap_reactor_resident(reactor, &neap_fsm_handshake_session))
-		return error;
-	struct session_room *room = neap_allocate(reactor, sizeof *room);
-	if (!room)
-		return NEAP_ENOMEM;
-	room->class_.timer_offset = (ptrdiff_t)offsetof(struct session, timer) - (ptrdiff_t)offsetof(struct session, machine);
-	room->class_.due_ns = due_ns;
-	room->class_.broken = broken;
-	error = neap_reactor_class_init(&room->class_, reactor, &neap_fsm_handshake_session, actions, NULL);
-	if (error) {
-		neap_release(reactor, room, sizeof *room);
-		return error;
-	}
-	room->resident = (struct neap_resident){.key = &neap_fsm_handshake_session, .release = release_room};
-	neap_reactor_house(reactor, &room->resident);
-	return NEAP_OK;
 }
 
 static void set_options(struct neap_handshake_service *service, const struct neap_handshake_service_options *options)
@@ -525,13 +502,15 @@ int neap_handshake_service_create(struct neap_handshake_service **service_p, str
 {
 	*service_p = NULL;
 	*system_errno_p = 0;
-	int error = prepare(reactor);
+	struct neap_reactor_class *class_ = NULL;
+	int error = neap_reactor_class_of(reactor, &kind, &class_);
 	struct neap_handshake_service *service = error ? NULL : neap_allocate(reactor, sizeof *service);
 	if (!service) {
 		(void)snprintf(why, why_size, "handshake port: %s", neap_error_text(error ? error : NEAP_ENOMEM));
 		return error ? error : NEAP_ENOMEM;
 	}
 	service->reactor = reactor;
+	service->class_ = class_;
 	service->handlers = *handlers;
 	set_options(service, options);
 	error = neap_pool_create(&service->pool, reactor, sizeof(struct session), service->options.sessions_max);

@@ -9,11 +9,6 @@
 
 #define ADDRESSES_MAX (sizeof(((struct neap_connect *)0)->addresses) / sizeof(struct neap_sockaddr))
 
-struct connect_room {
-	struct neap_resident resident;
-	struct neap_reactor_class class_;
-};
-
 static struct neap_connect *connect_of(const struct neap_machine *machine)
 {
 	return (struct neap_connect *)(uintptr_t)((const char *)machine - offsetof(struct neap_connect, machine));
@@ -206,44 +201,31 @@ static const char *invariant(const struct neap_machine *machine, uint8_t from)
 	return NULL;
 }
 
+static const struct neap_machine_kind kind = {
+	.fsm = &neap_fsm_stream_connect,
+	.actions = actions,
+	.invariant = invariant,
+	.timer_offset = NEAP_TIMER_OFFSET(struct neap_connect),
+	.due_ns = due_ns,
+	.broken = broken,
+};
+
 /* --- calls ------------------------------------------------------------------------------------------------------------ */
-
-static void release_room(struct neap_resident *resident, struct neap_reactor *reactor)
-{
-	neap_release(reactor, resident, sizeof(struct connect_room));
-}
-
-int neap_connect_prepare(struct neap_reactor *reactor)
-{
-	if (neap_reactor_resident(reactor, &neap_fsm_stream_connect))
-		return NEAP_OK;
-	struct connect_room *room = neap_allocate(reactor, sizeof(*room));
-	if (!room)
-		return NEAP_ENOMEM;
-	room->class_.timer_offset = (ptrdiff_t)offsetof(struct neap_connect, timer) - (ptrdiff_t)offsetof(struct neap_connect, machine);
-	room->class_.due_ns = due_ns;
-	room->class_.broken = broken;
-	int error = neap_reactor_class_init(&room->class_, reactor, &neap_fsm_stream_connect, actions, invariant);
-	if (error) {
-		neap_release(reactor, room, sizeof(*room));
-		return error;
-	}
-	room->resident = (struct neap_resident){.key = &neap_fsm_stream_connect, .release = release_room};
-	neap_reactor_house(reactor, &room->resident);
-	return NEAP_OK;
-}
 
 int neap_connect_start(struct neap_connect *connect, struct neap_reactor *reactor, const struct neap_host_port *target,
                        const struct neap_socket_options *options, uint64_t timeout_ns,
                        void (*done)(struct neap_connect *, int error, int system_errno, struct neap_stream *), void *user)
 {
-	struct connect_room *room = (struct connect_room *)neap_reactor_resident(reactor, &neap_fsm_stream_connect);
 	uint64_t now_ns = neap_now(reactor);
+	struct neap_reactor_class *class_;
 
-	if (!room || !done || target->host[0] == '\0' || target->port == 0)
+	if (!done || target->host[0] == '\0' || target->port == 0)
 		return NEAP_EINVAL;
 	if (connect->done)
 		return NEAP_EBUSY;
+	int error = neap_reactor_class_of(reactor, &kind, &class_);
+	if (error)
+		return error;
 	bool numeric = neap_sockaddr_from_numeric(target->host, target->port, &connect->addresses[0]) == NEAP_OK;
 	if (!numeric && target->is_v6)
 		return NEAP_EADDRESS; /* its scope names no interface of this host */
@@ -259,8 +241,8 @@ int neap_connect_start(struct neap_connect *connect, struct neap_reactor *reacto
 	connect->detail[0] = '\0';
 	connect->done = done;
 	connect->user = user;
-	neap_machine_begin(&connect->machine, &room->class_.class_);
-	int error = neap_post(&connect->machine, numeric ? stream_connect_on_NUMERIC : stream_connect_on_NAME, 0);
+	neap_machine_begin(&connect->machine, &class_->class_);
+	error = neap_post(&connect->machine, numeric ? stream_connect_on_NUMERIC : stream_connect_on_NAME, 0);
 	if (error) {
 		connect->done = NULL;
 		return error;

@@ -25,9 +25,6 @@ struct neap_connect {
 	void *user;
 };
 
-/* Makes the class of this machine on a reactor; idempotent. Called at engine start. */
-int neap_connect_prepare(struct neap_reactor *reactor);
-
 /* `timeout_ns` covers names and all addresses. `done` is never called from inside. */
 int neap_connect_start(struct neap_connect *connect, struct neap_reactor *reactor, const struct neap_host_port *target,
                        const struct neap_socket_options *options, uint64_t timeout_ns,

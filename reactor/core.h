@@ -91,29 +91,30 @@ void neap_watch_stop(struct neap_reactor *reactor, struct neap_watch *watch);
 
 /* --- machines with timeouts ------------------------------------------------------------------------------------------- */
 
-/* Binds a table to this reactor's dispatcher, with its counters and, if the machines have timeouts, where their timer lies. */
-struct neap_reactor_class {
-	struct neap_machine_class class_;  /* first */
-	ptrdiff_t timer_offset;            /* from the struct neap_machine to its struct neap_timer; 0: no timer */
+/* What the machines of a table are on every reactor: a constant beside the table's actions. */
+struct neap_machine_kind {
+	const struct neap_fsm *fsm;
+	neap_action_func *const *actions;
+	neap_invariant_func *invariant; /* may be NULL */
+	ptrdiff_t timer_offset;         /* NEAP_TIMER_OFFSET, or 0: no timeouts */
 	/* When a machine that just entered a state of `timeout_class` times out: absolute. UINT64_MAX: not at all (a limit set to 0). */
 	uint64_t (*due_ns)(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns);
 	/* An IMPOSSIBLE event in production: close this object. */
 	void (*broken)(struct neap_machine *machine, uint8_t event);
-	struct neap_reactor *reactor;
 };
-/* Fill timer_offset, due_ns, broken first. One per table per reactor: a second engine on a reactor finds the first one's by
- * neap_reactor_class_find. */
-int neap_reactor_class_init(struct neap_reactor_class *class_, struct neap_reactor *reactor, const struct neap_fsm *fsm,
-                            neap_action_func *const *actions, neap_invariant_func *invariant);
-/* The class made for this table before, or NULL. */
-static inline struct neap_reactor_class *neap_reactor_class_find(struct neap_reactor *reactor, const struct neap_fsm *fsm)
-{
-	struct neap_dispatcher *dispatcher = neap_reactor_dispatcher(reactor);
-	for (uint32_t i = 0; i < dispatcher->class_count; i++)
-		if (dispatcher->classes[i]->fsm == fsm)
-			return (struct neap_reactor_class *)(void *)dispatcher->classes[i];
-	return NULL;
-}
+/* Of a type with the members `machine` and `timer`. */
+#define NEAP_TIMER_OFFSET(type) ((ptrdiff_t)offsetof(type, timer) - (ptrdiff_t)offsetof(type, machine))
+
+/* A kind on one reactor, with its counters. */
+struct neap_reactor_class {
+	struct neap_machine_class class_; /* first */
+	const struct neap_machine_kind *kind;
+	struct neap_reactor *reactor;
+	uint64_t hits[]; /* states times events */
+};
+/* The class of this kind, made on first use and kept until the reactor ends: what is on one reactor shares it. NEAP_ELIMIT beyond
+ * NEAP_CLASSES_MAX, NEAP_ENOMEM, NEAP_EINVAL for timeouts without due_ns. */
+int neap_reactor_class_of(struct neap_reactor *reactor, const struct neap_machine_kind *kind, struct neap_reactor_class **class_p);
 static inline struct neap_reactor *neap_machine_reactor(const struct neap_machine *machine)
 {
 	return ((const struct neap_reactor_class *)(const void *)machine->class_)->reactor;

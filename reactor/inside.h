@@ -86,9 +86,6 @@ struct neap_reactor {
 	struct neap_dispatcher dispatcher;
 	struct neap_posted *posted;
 	struct neap_trace_record *records; /* of both rings */
-	uint64_t *hits[NEAP_CLASSES_MAX];
-	size_t hits_bytes[NEAP_CLASSES_MAX];
-	uint32_t hits_count;
 
 	struct neap_reactor_options options; /* with defaults filled in */
 	struct neap_reactor_stats stats;

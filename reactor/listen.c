@@ -8,12 +8,7 @@
 
 #define PAUSE_NS_DEFAULT UINT64_C(100000000)
 #define LOG_EVERY_NS UINT64_C(60000000000)
-#define TAKE_MAX 32 /* connections a turn; readiness is level-triggered, so the rest comes in the next one */
-
-struct listen_room {
-	struct neap_resident resident;
-	struct neap_reactor_class class_;
-};
+#define TAKE_MAX NEAP_POSTS_PER_ACTION /* connections a turn, each may post an event; readiness is level-triggered, so the rest comes in the next one */
 
 static struct neap_acceptor *acceptor_of(const struct neap_machine *machine)
 {
@@ -66,7 +61,7 @@ static void do_take(struct neap_machine *machine, uint64_t argument)
 {
 	struct neap_acceptor *acceptor = acceptor_of(machine);
 	(void)argument;
-	for (int i = 0; i < TAKE_MAX && acceptor->listener; i++) {
+	for (unsigned i = 0; i < TAKE_MAX && acceptor->listener; i++) {
 		int error = -EAGAIN;
 		if (acceptor->connections >= acceptor->connections_max) {
 			(void)neap_post_first(machine, stream_listen_on_LIMIT, acceptor->connections);
@@ -116,46 +111,31 @@ static const char *invariant(const struct neap_machine *machine, uint8_t from)
 	return NULL;
 }
 
+static const struct neap_machine_kind kind = {
+	.fsm = &neap_fsm_stream_listen,
+	.actions = actions,
+	.invariant = invariant,
+	.timer_offset = NEAP_TIMER_OFFSET(struct neap_acceptor),
+	.due_ns = due_ns,
+	.broken = broken,
+};
+
 /* --- calls ------------------------------------------------------------------------------------------------------------ */
-
-static void release_room(struct neap_resident *resident, struct neap_reactor *reactor)
-{
-	neap_release(reactor, resident, sizeof(struct listen_room));
-}
-
-int neap_acceptor_prepare(struct neap_reactor *reactor)
-{
-	if (neap_reactor_resident(reactor, &neap_fsm_stream_listen))
-		return NEAP_OK;
-	struct listen_room *room = neap_allocate(reactor, sizeof(*room));
-	if (!room)
-		return NEAP_ENOMEM;
-	room->class_.timer_offset =
-		(ptrdiff_t)offsetof(struct neap_acceptor, timer) - (ptrdiff_t)offsetof(struct neap_acceptor, machine);
-	room->class_.due_ns = due_ns;
-	room->class_.broken = broken;
-	int error = neap_reactor_class_init(&room->class_, reactor, &neap_fsm_stream_listen, actions, invariant);
-	if (error) {
-		neap_release(reactor, room, sizeof(*room));
-		return error;
-	}
-	room->resident = (struct neap_resident){.key = &neap_fsm_stream_listen, .release = release_room};
-	neap_reactor_house(reactor, &room->resident);
-	return NEAP_OK;
-}
 
 int neap_acceptor_open(struct neap_acceptor *acceptor, struct neap_reactor *reactor, const struct neap_sockaddr *address,
                        const struct neap_socket_options *options, int *system_errno_p)
 {
-	struct listen_room *room = (struct listen_room *)neap_reactor_resident(reactor, &neap_fsm_stream_listen);
 	struct neap_net *net = neap_reactor_net(reactor);
-	int error = 0;
+	struct neap_reactor_class *class_;
 
 	*system_errno_p = 0;
-	if (!room || !acceptor->accepted_stream || acceptor->connections_max == 0)
+	if (!acceptor->accepted_stream || acceptor->connections_max == 0)
 		return NEAP_EINVAL;
 	if (acceptor->listener)
 		return NEAP_EBUSY;
+	int error = neap_reactor_class_of(reactor, &kind, &class_);
+	if (error)
+		return error;
 	struct neap_listener *listener = net->listen(net, reactor, address, options, &error);
 	if (!listener) {
 		*system_errno_p = -error;
@@ -167,7 +147,7 @@ int neap_acceptor_open(struct neap_acceptor *acceptor, struct neap_reactor *reac
 	acceptor->listener = listener;
 	acceptor->connections = 0;
 	acceptor->pauses = acceptor->accepted = acceptor->last_log_ns = 0;
-	neap_machine_begin(&acceptor->machine, &room->class_.class_);
+	neap_machine_begin(&acceptor->machine, &class_->class_);
 	neap_step(&acceptor->machine, stream_listen_on_OPENED, 0);
 	neap_reactor_touch(reactor);
 	return NEAP_OK;

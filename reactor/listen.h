@@ -22,8 +22,6 @@ struct neap_acceptor {
 	const char *what; /* for log lines: "handshake", "tcp data" */
 };
 
-int neap_acceptor_prepare(struct neap_reactor *reactor);
-
 /* Binds and listens at once. NEAP_ESOCKET with errno in *system_errno_p (EADDRINUSE...). Fill connections_max, accepted_stream, user,
  * what before. */
 int neap_acceptor_open(struct neap_acceptor *acceptor, struct neap_reactor *reactor, const struct neap_sockaddr *address,

@@ -128,7 +128,7 @@ static void reset(struct neap_batch *batch, struct neap_engine *engine, const st
 static void fill_slice(struct neap_engine *engine, struct neap_slice *slice, const struct neap_request *request,
                        struct neap_segment *segment)
 {
-	neap_machine_begin(&slice->machine, &engine->classes->slice.class_);
+	neap_machine_begin(&slice->machine, &engine->classes.slice->class_);
 	slice->next = slice->previous = NULL;
 	slice->source = request->source;
 	slice->address = request->target_offset;
@@ -211,7 +211,7 @@ int neap_batch_submit(struct neap_engine *engine, const struct neap_request *req
 		return error;
 	}
 	batch->left = batch->summary.total = (uint32_t)count;
-	neap_machine_begin(&batch->machine, &engine->classes->batch.class_);
+	neap_machine_begin(&batch->machine, &engine->classes.batch->class_);
 	neap_step(&batch->machine, batch_on_SUBMITTED, 0);
 	take_requests(engine, batch, &sorting, requests, (uint32_t)count);
 	engine->stats.requests_submitted += count;

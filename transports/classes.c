@@ -8,8 +8,6 @@
 #include "transports/segment_fsm.h"
 #include "transports/slice_fsm.h"
 
-static const char key;
-
 /* In production an event that cannot happen ends up here: it was dropped, the object stays as it is, its deadlines still hold. */
 static void broken(struct neap_machine *machine, uint8_t event)
 {
@@ -18,38 +16,30 @@ static void broken(struct neap_machine *machine, uint8_t event)
 	         fsm->name, machine->id, fsm->event_names[event], fsm->states[machine->state].name);
 }
 
-static void release(struct neap_resident *resident, struct neap_reactor *reactor)
-{
-	neap_release(reactor, resident, sizeof(struct neap_transports_classes));
-}
+static const struct neap_machine_kind region = {.fsm = &neap_fsm_region, .actions = neap_region_actions, .broken = broken};
+static const struct neap_machine_kind grant = {.fsm = &neap_fsm_grant, .actions = neap_grant_actions, .broken = broken};
+static const struct neap_machine_kind slice = {.fsm = &neap_fsm_slice, .actions = neap_slice_actions, .broken = broken};
+static const struct neap_machine_kind segment = {.fsm = &neap_fsm_segment, .actions = neap_segment_actions, .broken = broken};
+static const struct neap_machine_kind engine = {.fsm = &neap_fsm_engine_life, .actions = neap_engine_life_actions, .broken = broken};
+static const struct neap_machine_kind batch = {
+	.fsm = &neap_fsm_batch,
+	.actions = neap_batch_actions,
+	.timer_offset = NEAP_TIMER_OFFSET(struct neap_batch),
+	.due_ns = neap_batch_due_ns,
+	.broken = broken,
+};
 
-static int make(struct neap_reactor_class *class_, struct neap_reactor *reactor, const struct neap_fsm *fsm,
-                neap_action_func *const *actions)
+int neap_transports_classes_of(struct neap_reactor *reactor, struct neap_transports_classes *classes)
 {
-	if (neap_reactor_class_find(reactor, fsm))
-		return NEAP_OK;
-	class_->broken = broken;
-	return neap_reactor_class_init(class_, reactor, fsm, actions, NULL);
-}
-
-struct neap_transports_classes *neap_transports_prepare(struct neap_reactor *reactor)
-{
-	struct neap_transports_classes *classes = (struct neap_transports_classes *)(void *)neap_reactor_resident(reactor, &key);
-	if (!classes) {
-		classes = neap_allocate(reactor, sizeof *classes);
-		if (!classes)
-			return NULL;
-		classes->resident.key = &key;
-		classes->resident.release = release;
-		neap_reactor_house(reactor, &classes->resident);
-		classes->batch.timer_offset = offsetof(struct neap_batch, timer) - offsetof(struct neap_batch, machine);
-		classes->batch.due_ns = neap_batch_due_ns;
-	}
-	bool made = make(&classes->region, reactor, &neap_fsm_region, neap_region_actions) == 0 &&
-	            make(&classes->grant, reactor, &neap_fsm_grant, neap_grant_actions) == 0 &&
-	            make(&classes->slice, reactor, &neap_fsm_slice, neap_slice_actions) == 0 &&
-	            make(&classes->batch, reactor, &neap_fsm_batch, neap_batch_actions) == 0 &&
-	            make(&classes->segment, reactor, &neap_fsm_segment, neap_segment_actions) == 0 &&
-	            make(&classes->engine, reactor, &neap_fsm_engine_life, neap_engine_life_actions) == 0;
-	return made ? classes : NULL;
+	const struct {
+		const struct neap_machine_kind *kind;
+		struct neap_reactor_class **class_p;
+	} all[] = {
+		{&region, &classes->region}, {&grant, &classes->grant},     {&slice, &classes->slice},
+		{&batch, &classes->batch},   {&segment, &classes->segment}, {&engine, &classes->engine},
+	};
+	int error = NEAP_OK;
+	for (size_t i = 0; i < sizeof all / sizeof all[0] && !error; i++)
+		error = neap_reactor_class_of(reactor, all[i].kind, all[i].class_p);
+	return error;
 }

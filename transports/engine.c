@@ -74,7 +74,7 @@ static void make_self(struct neap_engine *engine)
 	engine->self.engine = engine;
 	engine->self.name = engine->name;
 	engine->self.transport = engine->local;
-	neap_machine_begin(&engine->self.machine, &engine->classes->segment.class_);
+	neap_machine_begin(&engine->self.machine, &engine->classes.segment->class_);
 	neap_step(&engine->self.machine, segment_on_FOUND, 0);
 }
 
@@ -122,11 +122,7 @@ static struct neap_engine *make_shell(struct neap_reactor *reactor)
 	engine->work.run = neap_engine_tend;
 	engine->dependent.what = "an engine";
 	engine->dependent.stop = neap_engine_stop;
-	engine->classes = neap_transports_prepare(reactor);
-	int error = engine->classes ? neap_connect_prepare(reactor) : NEAP_ENOMEM;
-	if (!error)
-		error = neap_acceptor_prepare(reactor);
-	if (error) {
+	if (neap_transports_classes_of(reactor, &engine->classes)) {
 		neap_release(reactor, engine, sizeof *engine);
 		return NULL;
 	}
@@ -172,7 +168,7 @@ static void go_live(struct neap_engine *engine)
 	atomic_store(&engine->home->ports[engine->core_index], engine->data_port);
 	atomic_fetch_add(&engine->home->ports_version, 1);
 	make_self(engine);
-	neap_machine_begin(&engine->life, &engine->classes->engine.class_);
+	neap_machine_begin(&engine->life, &engine->classes.engine->class_);
 	neap_reactor_attach(engine->reactor, &engine->dependent);
 }
 

@@ -184,7 +184,7 @@ struct neap_engine {
 	struct neap_dependent dependent;
 	struct neap_machine life;
 	struct neap_reactor *reactor;
-	struct neap_transports_classes *classes;
+	struct neap_transports_classes classes;
 	struct neap_engine *home; /* itself on the first core */
 	struct neap_engine_options options; /* defaults filled in; texts are copies in `texts` */
 	char *texts[NEAP_TEXTS];

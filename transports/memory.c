@@ -23,13 +23,16 @@ int neap_registry_create(struct neap_registry **registry_p, struct neap_reactor 
 	*registry_p = NULL;
 	if (regions_max == 0 || regions_max > NEAP_BUFFERS_MAX || grants_max == 0 || grants_max > NEAP_BUFFERS_MAX)
 		return NEAP_EINVAL;
-	struct neap_transports_classes *classes = neap_transports_prepare(home);
-	struct neap_registry *registry = classes ? neap_allocate(home, sizeof *registry) : NULL;
+	struct neap_transports_classes classes;
+	int error = neap_transports_classes_of(home, &classes);
+	if (error)
+		return error;
+	struct neap_registry *registry = neap_allocate(home, sizeof *registry);
 	if (!registry)
 		return NEAP_ENOMEM;
 	registry->home = home;
-	registry->region_class = &classes->region.class_;
-	registry->grant_class = &classes->grant.class_;
+	registry->region_class = &classes.region->class_;
+	registry->grant_class = &classes.grant->class_;
 	registry->regions_max = regions_max;
 	registry->grants_max = grants_max;
 	registry->published_bytes_max = UINT64_MAX;
@@ -38,7 +41,7 @@ int neap_registry_create(struct neap_registry **registry_p, struct neap_reactor 
 	registry->regions = neap_allocate(home, regions_max * sizeof *registry->regions);
 	registry->grants = neap_allocate(home, grants_max * sizeof *registry->grants);
 	uint32_t core_index;
-	int error = registry->regions && registry->grants ? NEAP_OK : NEAP_ENOMEM;
+	error = registry->regions && registry->grants ? NEAP_OK : NEAP_ENOMEM;
 	if (!error)
 		error = neap_pool_create(&registry->notes, home, sizeof(struct neap_note), regions_max + grants_max);
 	if (!error)

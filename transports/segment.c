@@ -252,7 +252,7 @@ static int open_new(struct neap_engine *engine, struct neap_opener *opener, cons
 	int error = segment->name ? NEAP_OK : NEAP_ENOMEM;
 	if (!error) {
 		memcpy(segment->name, name, bytes);
-		neap_machine_begin(&segment->machine, &engine->classes->segment.class_);
+		neap_machine_begin(&segment->machine, &engine->classes.segment->class_);
 		error = begin_lookup(segment, neap_now(engine->reactor));
 	}
 	if (error) {

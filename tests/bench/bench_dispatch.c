@@ -105,7 +105,9 @@ static int by_value(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-	static struct neap_reactor_class class_ = {.timer_offset = offsetof(struct object, timer), .due_ns = due_ns};
+	static const struct neap_machine_kind kind = {
+		.fsm = &neap_fsm_ping, .actions = actions, .timer_offset = NEAP_TIMER_OFFSET(struct object), .due_ns = due_ns};
+	struct neap_reactor_class *class_;
 	static struct object object;
 	unsigned long repetitions = argc > 1 ? strtoul(argv[1], NULL, 10) : 7;
 	struct neap_reactor *reactor;
@@ -115,12 +117,12 @@ int main(int argc, char **argv)
 	}
 	int error = neap_reactor_create(&reactor, NULL);
 	if (!error)
-		error = neap_reactor_class_init(&class_, reactor, &neap_fsm_ping, actions, NULL);
+		error = neap_reactor_class_of(reactor, &kind, &class_);
 	if (error) {
 		fprintf(stderr, "bench_dispatch: %s\n", neap_error_text(error));
 		return 1;
 	}
-	neap_machine_begin(&object.machine, &class_.class_);
+	neap_machine_begin(&object.machine, &class_->class_);
 	double spent[WORKLOADS][REPETITIONS_MAX];
 	for (uint32_t i = 0; i < repetitions; i++)
 		for (int workload = 0; workload < WORKLOADS; workload++)

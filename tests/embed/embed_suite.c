@@ -34,8 +34,6 @@ void embed_begin(struct embedded *e, int variant, enum neap_reactor_mode mode)
 		.mode = mode, .host_keeps_deadline = variant & 1, .on_change = count_change, .on_change_user = e};
 	e->changes = 0;
 	ck_assert_int_eq(neap_reactor_create(&e->reactor, &options), 0);
-	ck_assert_int_eq(neap_connect_prepare(e->reactor), 0);
-	ck_assert_int_eq(neap_acceptor_prepare(e->reactor), 0);
 	host_attach(e->reactor, variant & 2 ? &smallest : NULL);
 }
 

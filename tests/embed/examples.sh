@@ -4,7 +4,7 @@ set -u
 doc=$NEAP_SOURCE/docs/EMBEDDING.md
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-: "${CC:=cc}" "${CXX:=c++}" "${CFLAGS:=}"
+: "${USER_CC:=cc}" "${USER_CXX:=c++}" "${CFLAGS:=}" # `make check` sets them, with the sanitizers of the library
 library=$NEAP_BUILD/.libs/libneap.so
 [ -e "$library" ] || { echo "skipped: $library is not built"; exit 77; }
 
@@ -29,14 +29,14 @@ try() {
 }
 
 worst=0
-try run "$CC" c 3 || worst=1
-try epoll "$CC" c 3 || worst=1
-try ev "$CC" c 4 -fno-strict-aliasing -lev || worst=1
+try run "$USER_CC" c 3 || worst=1
+try epoll "$USER_CC" c 3 || worst=1
+try ev "$USER_CC" c 4 -fno-strict-aliasing -lev || worst=1
 # shellcheck disable=SC2046
-if pkg-config --exists libuv; then try uv "$CC" c 4 $(pkg-config --cflags --libs libuv) || worst=1; fi
+if pkg-config --exists libuv; then try uv "$USER_CC" c 4 $(pkg-config --cflags --libs libuv) || worst=1; fi
 # shellcheck disable=SC2046
-if pkg-config --exists glib-2.0; then try glib "$CC" c 4 $(pkg-config --cflags --libs glib-2.0) || worst=1; fi
-if echo '#include <asio.hpp>' | $CXX -std=c++17 -fsyntax-only -x c++ - 2>/dev/null; then
-	try asio "$CXX -std=c++17" cpp 4 -lpthread || worst=1
+if pkg-config --exists glib-2.0; then try glib "$USER_CC" c 4 $(pkg-config --cflags --libs glib-2.0) || worst=1; fi
+if echo '#include <asio.hpp>' | $USER_CXX -std=c++17 -fsyntax-only -x c++ - 2>/dev/null; then
+	try asio "$USER_CXX -std=c++17" cpp 4 -lpthread || worst=1
 fi
 exit $worst

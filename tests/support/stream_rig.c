@@ -27,10 +27,6 @@ struct rig *rig_open(const struct neap_reactor_options *options)
 	mine.log = keep_log;
 	mine.log_user = rig;
 	ck_assert_int_eq(neap_reactor_create(&rig->reactor, &mine), 0);
-	ck_assert_int_eq(neap_connect_prepare(rig->reactor), 0);
-	ck_assert_int_eq(neap_connect_prepare(rig->reactor), 0);
-	ck_assert_int_eq(neap_acceptor_prepare(rig->reactor), 0);
-	ck_assert_int_eq(neap_acceptor_prepare(rig->reactor), 0);
 	return rig;
 }
 

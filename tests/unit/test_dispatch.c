@@ -267,17 +267,19 @@ START_TEST(timeouts_fire_on_a_reactor)
 	struct neap_net net = {0};
 	struct neap_reactor_options options = {.net = &net};
 	struct neap_reactor *reactor;
-	static struct neap_reactor_class toys;
+	static const struct neap_machine_kind forgot = {.fsm = &neap_fsm_toy, .actions = actions, .timer_offset = NEAP_TIMER_OFFSET(struct toy)};
+	static const struct neap_machine_kind kind = {
+		.fsm = &neap_fsm_toy, .actions = actions, .timer_offset = NEAP_TIMER_OFFSET(struct toy), .due_ns = toy_due};
+	struct neap_reactor_class *toys, *again;
 	ck_assert_int_eq(neap_reactor_create(&reactor, &options), NEAP_OK);
-	toys = (struct neap_reactor_class){.timer_offset = offsetof(struct toy, timer)};
-	ck_assert_int_eq(neap_reactor_class_init(&toys, reactor, &neap_fsm_toy, actions, NULL), NEAP_EINVAL);
-	toys.due_ns = toy_due;
-	ck_assert_int_eq(neap_reactor_class_init(&toys, reactor, &neap_fsm_toy, actions, NULL), NEAP_OK);
-	ck_assert_ptr_eq(neap_reactor_class_find(reactor, &neap_fsm_toy), &toys);
-	ck_assert_ptr_eq(neap_machine_reactor(&(struct neap_machine){.class_ = &toys.class_}), reactor);
+	ck_assert_int_eq(neap_reactor_class_of(reactor, &forgot, &toys), NEAP_EINVAL);
+	ck_assert_int_eq(neap_reactor_class_of(reactor, &kind, &toys), NEAP_OK);
+	ck_assert_int_eq(neap_reactor_class_of(reactor, &kind, &again), NEAP_OK);
+	ck_assert_ptr_eq(again, toys);
+	ck_assert_ptr_eq(neap_machine_reactor(&(struct neap_machine){.class_ = &toys->class_}), reactor);
 
-	neap_machine_begin(&a.machine, &toys.class_);
-	neap_machine_begin(&b.machine, &toys.class_);
+	neap_machine_begin(&a.machine, &toys->class_);
+	neap_machine_begin(&b.machine, &toys->class_);
 	ck_assert_int_eq(neap_reactor_run_at(reactor, 5000, NULL), NEAP_RUN_ARMED);
 	neap_step(&a.machine, toy_on_START, 0);
 	neap_step(&b.machine, toy_on_START, 0);

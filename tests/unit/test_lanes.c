@@ -130,6 +130,27 @@ START_TEST(refusals_cut_everywhere)
 }
 END_TEST
 
+/* Two READs into one buffer: what a refusal has displaced there cannot be had back. Nobody is told a lie. */
+START_TEST(reads_that_share_a_buffer)
+{
+	start(SCRIPT_NEAP);
+	rig.peer.decide = refuse_some;
+	for (int round = 0; round < 20; round++) {
+		uint32_t first = rig.submitted;
+		for (uint32_t i = 0; i < 30; i++)
+			lanes_submit(&rig, i % 7 == 2 ? NEAP_WRITE : NEAP_READ, i % 7 == 2 ? 4096 : (i * (uint32_t)round) % 96, i * 64, 60);
+		ck_assert(lanes_rig_finish(&rig, 10000));
+		for (uint32_t i = 0; i < 30; i++) {
+			bool refused = i % 5 == 1 || i % 5 == 4;
+			ck_assert_int_eq(rig.outcome[first + i].status, refused ? NEAP_FAILED : NEAP_COMPLETED);
+			if (!refused && i % 7 == 2)
+				ck_assert_mem_eq(rig.local + 4096, rig.remote + i * 64, 60);
+		}
+	}
+	finish();
+}
+END_TEST
+
 /* Byte by byte. */
 START_TEST(answers_in_single_bytes)
 {
@@ -496,6 +517,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(bytes, writes_and_reads, 0, 3);
 	tcase_add_loop_test(bytes, a_thousand_mixed, 0, 3);
 	tcase_add_loop_test(bytes, refusals_cut_everywhere, 0, 2);
+	tcase_add_test(bytes, reads_that_share_a_buffer);
 	tcase_add_loop_test(bytes, answers_in_single_bytes, 0, 3);
 	tcase_add_test(bytes, checksums);
 	tcase_add_loop_test(bytes, short_writes, 0, 3);

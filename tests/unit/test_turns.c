@@ -468,14 +468,15 @@ START_TEST(a_long_turn_names_its_machine)
 {
 	static neap_action_func *const actions[] = {
 		[toy_do_start] = slow_action, [toy_do_note] = slow_action, [toy_do_fan] = slow_action, [toy_do_expire] = slow_action};
-	static struct neap_reactor_class class_;
+	static const struct neap_machine_kind kind = {.fsm = &neap_fsm_toy, .actions = actions};
+	struct neap_reactor_class *class_;
 	struct neap_timer timer = {0};
 	uint64_t cost_ns = 7 * MS;
 	neap_reactor_destroy(reactor);
 	fake_ns = MS;
 	create((struct neap_reactor_options){.clock = {.now_ns = fake_clock}});
-	ck_assert_int_eq(neap_reactor_class_init(&class_, reactor, &neap_fsm_toy, actions, NULL), NEAP_OK);
-	neap_machine_begin(&slow_machine, &class_.class_);
+	ck_assert_int_eq(neap_reactor_class_of(reactor, &kind, &class_), NEAP_OK);
+	neap_machine_begin(&slow_machine, &class_->class_);
 	neap_timer_start(reactor, &timer, 0, step_slow, &cost_ns);
 	last_log[0] = 0;
 	ck_assert_int_eq(run(), NEAP_RUN_MORE); /* its time was up before it had looked everywhere */

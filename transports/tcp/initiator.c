@@ -32,11 +32,9 @@ int neap_tcp_initiator_create(struct neap_tcp_initiator **initiator_p, struct ne
 	initiator->view = view;
 	initiator->reactor = reactor;
 	initiator->ready.run = run;
-	int error = neap_connect_prepare(reactor);
+	int error = neap_reactor_class_of(reactor, &neap_peer_kind, &initiator->peer_class);
 	if (!error)
-		error = neap_peer_prepare(reactor, &initiator->peer_class);
-	if (!error)
-		error = neap_lane_prepare(reactor, &initiator->lane_class);
+		error = neap_reactor_class_of(reactor, &neap_lane_kind, &initiator->lane_class);
 	if (!error)
 		error = neap_pool_create(&initiator->peers, reactor, sizeof(struct neap_tcp_peer), view->options->peers_max);
 	if (!error)

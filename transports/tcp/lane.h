@@ -27,6 +27,7 @@ struct neap_tcp_initiator;
 /* One call moves about this much: 64 KiB would cost 20-30 % at every size. */
 #define NEAP_LANE_CALL_BYTES (1u << 20)
 #define NEAP_LANE_VECTORS 1024
+#define NEAP_LANE_APPETITE (64u << 10) /* bytes one call asks for, at least; more when more has come */
 #define NEAP_LANE_FRAMES 4u
 #define NEAP_LANE_DISCARD_BYTES (64u * 1024u)
 /* A READ with this much to come lets the kernel wake us once per half megabyte. */
@@ -106,7 +107,7 @@ struct neap_tcp_lane {
 	bool buried;
 	uint8_t cause;                       /* enum neap_cause, when the end alone does not say it */
 	int end_errno;
-	uint32_t low_water;
+	uint32_t low_water, appetite;
 	uint32_t answered;                   /* requests and probes, on this connection */
 	uint8_t hello_reply[NEAP_HELLO_REPLY_BYTES];
 	uint8_t instance[16];                /* of the peer, by its hello reply */
@@ -146,12 +147,12 @@ struct neap_lane_scratch {
 	uint32_t frame_count;
 	unsigned char small[NEAP_LANE_REQUESTS * (NEAP_STATUS_BYTES + NEAP_TRAILER_BYTES) + 16];
 	unsigned char discard[NEAP_LANE_DISCARD_BYTES];
-	unsigned char straight[NEAP_LANE_CALL_BYTES]; /* misplaced bytes in wire order */
+	unsigned char straight[NEAP_LANE_CALL_BYTES + 64]; /* misplaced bytes in wire order */
 };
 
 /* --- lane.c --- */
 
-int neap_lane_prepare(struct neap_reactor *reactor, struct neap_reactor_class **class_p);
+extern const struct neap_machine_kind neap_lane_kind;
 /* Begins to connect, as a lane of that slot of the peer. */
 void neap_lane_open(struct neap_tcp_lane *lane, struct neap_tcp_peer *peer, uint32_t slot);
 /* READY or BUSY, and not on its way out. */

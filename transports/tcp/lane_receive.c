@@ -46,46 +46,30 @@ struct plan {
 	int count;
 	uint32_t small; /* bytes of scratch->small in use */
 	uint32_t discarded; /* of scratch->discard */
-	uintptr_t low, high; /* a hull of the users' buffers in it */
-	uint64_t bytes;
+	uint64_t bytes, most;
+	struct iovec *run; /* the last vector, when it is one of small bytes */
 	bool full;
 };
 
 /* Statuses and trailers that follow each other on the wire lie side by side, so one vector takes a run of them. */
 static void plan_small(struct plan *plan, uint32_t skip, uint32_t length)
 {
-	struct iovec *last = plan->count ? &plan->scratch->vector[plan->count - 1] : NULL;
 	unsigned char *at = plan->scratch->small + plan->small + skip;
 	plan->small += length;
 	length -= skip;
 	plan->bytes += length;
-	if (last && (unsigned char *)last->iov_base + last->iov_len == at && last->iov_base >= (void *)plan->scratch->small &&
-	    at < plan->scratch->small + sizeof plan->scratch->small)
-		last->iov_len += length;
-	else
-		plan->scratch->vector[plan->count++] = (struct iovec){.iov_base = at, .iov_len = length};
-}
-
-/* What comes behind a refusal is copied out of the places that were planned for something else, so no place may be planned twice: not for
- * canceled READs, and not for those whose users let them share a buffer. */
-static bool is_planned(const struct plan *plan, const struct neap_flight *flight)
-{
-	if (!flight->slice || flight->kind != NEAP_FLIGHT_READ)
-		return false;
-	uintptr_t from = (uintptr_t)flight->slice->source, to = from + flight->length;
-	if (from >= plan->high || to <= plan->low)
-		return false;
-	for (int i = 0; i < plan->count; i++) {
-		uintptr_t base = (uintptr_t)plan->scratch->vector[i].iov_base;
-		if (from < base + plan->scratch->vector[i].iov_len && base < to)
-			return true;
+	if (plan->run) {
+		plan->run->iov_len += length;
+		return;
 	}
-	return false;
+	plan->run = &plan->scratch->vector[plan->count++];
+	*plan->run = (struct iovec){.iov_base = at, .iov_len = length};
 }
 
+/* Canceled READs get places of their own: what comes behind a refusal is copied out of all places. */
 static void plan_payload(struct plan *plan, const struct neap_flight *flight, uint64_t offset)
 {
-	uint64_t length = flight->length - offset, room = NEAP_LANE_CALL_BYTES - plan->bytes;
+	uint64_t length = flight->length - offset, room = plan->bytes < plan->most ? plan->most - plan->bytes : 0;
 	unsigned char *to = flight->slice ? flight->slice->source + offset : plan->scratch->discard + plan->discarded;
 	if (!flight->slice && room > NEAP_LANE_DISCARD_BYTES - plan->discarded)
 		room = NEAP_LANE_DISCARD_BYTES - plan->discarded;
@@ -93,13 +77,11 @@ static void plan_payload(struct plan *plan, const struct neap_flight *flight, ui
 		length = room;
 		plan->full = true;
 	}
-	if (!flight->slice) {
+	if (length == 0)
+		return;
+	if (!flight->slice)
 		plan->discarded += (uint32_t)length;
-	} else {
-		uintptr_t from = (uintptr_t)to;
-		plan->low = from < plan->low ? from : plan->low;
-		plan->high = from + length > plan->high ? from + length : plan->high;
-	}
+	plan->run = NULL;
 	plan->scratch->vector[plan->count++] = (struct iovec){.iov_base = to, .iov_len = (size_t)length};
 	plan->bytes += length;
 }
@@ -136,12 +118,12 @@ static uint64_t make_plan(struct neap_tcp_lane *lane, struct plan *plan)
 {
 	uint32_t end = answers_end(lane);
 	uint64_t got = lane->got;
-	*plan = (struct plan){.scratch = lane->peer->initiator->scratch, .low = UINTPTR_MAX};
+	*plan = (struct plan){.scratch = lane->peer->initiator->scratch, .most = lane->appetite};
 	for (uint32_t i = lane->head; i != end && !plan->full; i++) {
 		const struct neap_flight *flight = neap_flight_at(lane, i);
 		if (!is_answered(lane, flight))
 			continue;
-		if (plan->count + 3 > NEAP_LANE_VECTORS || plan->bytes >= NEAP_LANE_CALL_BYTES || is_planned(plan, flight))
+		if (plan->count + 3 > NEAP_LANE_VECTORS || plan->bytes >= plan->most)
 			break;
 		plan_answer(plan, lane, flight, got);
 		got = 0;
@@ -275,26 +257,41 @@ static void take_payload(struct neap_tcp_lane *lane, struct neap_flight *flight,
 		arrival->small += piece;
 }
 
+/* Users may let READs share a buffer. What was put to one place twice is gone. The usual order, upwards, is seen at once. */
+static bool overlaps(const struct iovec *vector, int count)
+{
+	bool upwards = true;
+	for (int i = 1; i < count && upwards; i++)
+		upwards = (char *)vector[i - 1].iov_base + vector[i - 1].iov_len <= (char *)vector[i].iov_base;
+	if (upwards)
+		return false;
+	for (int i = 0; i < count; i++)
+		for (int k = 0; k < i; k++)
+			if ((char *)vector[k].iov_base < (char *)vector[i].iov_base + vector[i].iov_len &&
+			    (char *)vector[i].iov_base < (char *)vector[k].iov_base + vector[k].iov_len)
+				return true;
+	return false;
+}
+
 /* The bytes behind a refusal were read as if its payload had come: they lie in the vector from `skip` on, in buffers of this request and
- * of later ones. Copied out in the order of the wire. */
-static void straighten(struct neap_tcp_lane *lane, struct arrival *arrival, uint64_t skip)
+ * of later ones. Copied out in the order of the wire. False: they cannot be had any more. */
+static bool straighten(struct neap_tcp_lane *lane, struct arrival *arrival, uint64_t skip)
 {
 	struct neap_lane_scratch *scratch = lane->peer->initiator->scratch;
+	const struct iovec *vector = scratch->vector, *first;
 	unsigned char *to = scratch->straight;
 	uint64_t left = arrival->left;
-	for (const struct iovec *vector = scratch->vector; left > 0; vector++) {
-		if (skip >= vector->iov_len) {
-			skip -= vector->iov_len;
-			continue;
-		}
+	for (; skip >= vector->iov_len; vector++)
+		skip -= vector->iov_len;
+	for (first = vector; left > 0; vector++, skip = 0) {
 		uint64_t piece = vector->iov_len - skip < left ? vector->iov_len - skip : left;
 		memcpy(to, (const unsigned char *)vector->iov_base + skip, piece);
 		to += piece;
 		left -= piece;
-		skip = 0;
 	}
 	arrival->small = scratch->straight;
 	arrival->straight = true;
+	return !overlaps(first, (int)(vector - first));
 }
 
 /* Requests whose buffers misplaced bytes went through: what is in them is unknown until their own bytes have come. The first of them is
@@ -315,17 +312,23 @@ static void mark_dirty(struct neap_tcp_lane *lane, uint64_t misplaced)
 	}
 }
 
-/* The status is complete. When it is not good, what came behind it was put where a payload was expected. */
-static enum word take_word(struct neap_tcp_lane *lane, struct neap_flight *flight, struct arrival *arrival, uint64_t asked)
+/* The status is complete. When it is not good, what came behind it was put where a payload was expected. If it cannot be had back the
+ * connection ends here: answers are missing, and all that is under way is repeated, but for the one that was refused. */
+static enum word take_word(struct neap_tcp_lane *lane, struct neap_flight *flight, struct arrival *arrival, uint64_t came)
 {
 	uint64_t status = neap_get64(lane->partial);
-	bool neap = lane->kind == NEAP_PEER_NEAP;
+	bool neap = lane->kind == NEAP_PEER_NEAP, whole_again = true;
 	bool good = status == (neap ? neap_word_status(NEAP_WORD_OK) : neap_plain_status(NEAP_PLAIN_OK));
-	if (!good && !arrival->straight && arrival->left > 0 && (flight->kind == NEAP_FLIGHT_READ || !neap || !is_neap_word(status))) {
+	bool displaces = flight->kind == NEAP_FLIGHT_READ || !neap || !is_neap_word(status);
+	if (!good && displaces && !arrival->straight && arrival->left > 0) {
 		mark_dirty(lane, arrival->left);
-		straighten(lane, arrival, asked - arrival->left);
+		whole_again = straighten(lane, arrival, came - arrival->left);
 	}
-	return neap ? take_neap_word(lane, flight, status) : take_plain_word(lane, flight, status);
+	enum word word = neap ? take_neap_word(lane, flight, status) : take_plain_word(lane, flight, status);
+	if (word != WORD_ENDS_ANSWER || whole_again)
+		return word;
+	neap_lane_over(lane, NEAP_LANE_DROPPED, 0);
+	return WORD_ENDS_LANE;
 }
 
 static bool trailer_is_right(const struct neap_tcp_lane *lane)
@@ -334,13 +337,13 @@ static bool trailer_is_right(const struct neap_tcp_lane *lane)
 }
 
 /* One answer, or the part of it that has come. False: stop. */
-static bool take_answer(struct neap_tcp_lane *lane, struct neap_flight *flight, struct arrival *arrival, uint64_t asked)
+static bool take_answer(struct neap_tcp_lane *lane, struct neap_flight *flight, struct arrival *arrival, uint64_t came)
 {
 	struct shape shape = shape_of(lane, flight);
 	if (lane->got < shape.status) {
 		if (!collect(lane, arrival, lane->got, shape.status))
 			return false;
-		enum word word = take_word(lane, flight, arrival, asked);
+		enum word word = take_word(lane, flight, arrival, came);
 		if (word != WORD_OK)
 			return word == WORD_ENDS_ANSWER;
 	}
@@ -368,11 +371,27 @@ static bool take_answer(struct neap_tcp_lane *lane, struct neap_flight *flight, 
 	return true;
 }
 
+/* A run of good statuses is most of what comes for WRITEs. */
+static void take_good_statuses(struct neap_tcp_lane *lane, struct arrival *arrival)
+{
+	uint64_t good = lane->kind == NEAP_PEER_NEAP ? neap_word_status(NEAP_WORD_OK) : neap_plain_status(NEAP_PLAIN_OK);
+	while (lane->got == 0 && arrival->left >= NEAP_STATUS_BYTES && lane->head != lane->sent) {
+		struct neap_flight *flight = neap_flight_at(lane, lane->head);
+		if (flight->kind != NEAP_FLIGHT_WRITE || neap_get64(arrival->small) != good)
+			return;
+		arrival->small += NEAP_STATUS_BYTES;
+		arrival->left -= NEAP_STATUS_BYTES;
+		neap_lane_completed(lane, flight);
+	}
+}
+
 static void take_arrival(struct neap_tcp_lane *lane, uint64_t bytes)
 {
 	struct arrival arrival = {.small = lane->peer->initiator->scratch->small, .left = bytes};
 	while (arrival.left > 0 && !lane->end && !lane->deaf) {
-		struct neap_flight *flight = front(lane);
+		if (lane->kind != NEAP_PEER_V1)
+			take_good_statuses(lane, &arrival);
+		struct neap_flight *flight = arrival.left > 0 ? front(lane) : NULL;
 		if (!flight || !take_answer(lane, flight, &arrival, bytes))
 			return;
 	}
@@ -434,6 +453,17 @@ static void set_low_water(struct neap_tcp_lane *lane)
 	lane->stream->ops->low_water(lane->stream, bytes);
 }
 
+/* How much is planned for: a plan for far more than comes is work in vain, one for less costs a call. */
+static void set_appetite(struct neap_tcp_lane *lane, uint64_t asked, uint64_t got)
+{
+	uint64_t wish = got < asked ? 2 * got : 2 * (uint64_t)lane->appetite;
+	if (wish < lane->appetite / 2)
+		wish = lane->appetite / 2;
+	if (wish < NEAP_LANE_APPETITE)
+		wish = NEAP_LANE_APPETITE;
+	lane->appetite = wish < NEAP_LANE_CALL_BYTES ? (uint32_t)wish : NEAP_LANE_CALL_BYTES;
+}
+
 void neap_lane_receive(struct neap_tcp_lane *lane, uint64_t *budget)
 {
 	struct neap_tcp_initiator *initiator = lane->peer->initiator;
@@ -456,6 +486,7 @@ void neap_lane_receive(struct neap_tcp_lane *lane, uint64_t *budget)
 			break;
 		}
 		lane->moved_ns = neap_now(initiator->reactor);
+		set_appetite(lane, asked, (uint64_t)got);
 		take_arrival(lane, (uint64_t)got);
 		*budget -= (uint64_t)got < *budget ? (uint64_t)got : *budget;
 		/* Less than asked: drained. All that was asked and nothing more is due: readiness will tell what comes unasked. */

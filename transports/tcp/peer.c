@@ -370,37 +370,14 @@ static const char *invariant(const struct neap_machine *machine, uint8_t from)
 	return NULL;
 }
 
-struct housed_class {
-	struct neap_resident resident;
-	struct neap_reactor_class class_;
+const struct neap_machine_kind neap_peer_kind = {
+	.fsm = &neap_fsm_tcp_peer,
+	.actions = actions,
+	.invariant = invariant,
+	.timer_offset = NEAP_TIMER_OFFSET(struct neap_tcp_peer),
+	.due_ns = due_ns,
+	.broken = broken,
 };
-
-static void release_class(struct neap_resident *resident, struct neap_reactor *reactor)
-{
-	neap_release(reactor, resident, sizeof(struct housed_class));
-}
-
-int neap_peer_prepare(struct neap_reactor *reactor, struct neap_reactor_class **class_p)
-{
-	struct housed_class *housed = (struct housed_class *)(void *)neap_reactor_resident(reactor, &neap_fsm_tcp_peer);
-	if (!housed) {
-		housed = neap_allocate(reactor, sizeof *housed);
-		if (!housed)
-			return NEAP_ENOMEM;
-		housed->class_.timer_offset = (ptrdiff_t)offsetof(struct neap_tcp_peer, timer);
-		housed->class_.due_ns = due_ns;
-		housed->class_.broken = broken;
-		int error = neap_reactor_class_init(&housed->class_, reactor, &neap_fsm_tcp_peer, actions, invariant);
-		if (error) {
-			neap_release(reactor, housed, sizeof *housed);
-			return error;
-		}
-		housed->resident = (struct neap_resident){.key = &neap_fsm_tcp_peer, .release = release_class};
-		neap_reactor_house(reactor, &housed->resident);
-	}
-	*class_p = &housed->class_;
-	return NEAP_OK;
-}
 
 /* --- calls ------------------------------------------------------------------------------------------------------------------------ */
 

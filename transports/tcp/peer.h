@@ -99,7 +99,7 @@ static inline const struct neap_engine_options *neap_peer_options(const struct n
 }
 
 /* peer.c */
-int neap_peer_prepare(struct neap_reactor *reactor, struct neap_reactor_class **class_p);
+extern const struct neap_machine_kind neap_peer_kind;
 void neap_peer_begin(struct neap_tcp_peer *peer, struct neap_tcp_initiator *initiator, struct neap_segment *segment);
 void neap_peer_wake(struct neap_tcp_peer *peer); /* run it in this turn or the next */
 void neap_peer_leave(struct neap_tcp_peer *peer, enum neap_cause cause);

@@ -41,7 +41,7 @@ int neap_tcp_server_create(struct neap_tcp_server **server_p, const struct neap_
 		return NEAP_ENOMEM;
 	server->view = view;
 	server->reactor = view->reactor;
-	int error = neap_tcp_session_prepare(view->reactor, &server->class_);
+	int error = neap_reactor_class_of(view->reactor, &neap_tcp_session_kind, &server->class_);
 	if (!error)
 		error = make_buffers(server);
 	if (error) {
@@ -106,9 +106,7 @@ int neap_tcp_server_listen(struct neap_tcp_server *server, char *why, size_t why
 	acceptor->accepted_stream = accepted;
 	acceptor->user = server;
 	acceptor->what = "tcp data";
-	int error = neap_acceptor_prepare(server->reactor), system_errno = 0;
-	if (error)
-		return error;
+	int error, system_errno = 0;
 	struct neap_sockaddr address = server->view->bind_address;
 	if (options->data_port) {
 		neap_sockaddr_set_port(&address, options->data_port);

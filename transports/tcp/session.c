@@ -321,41 +321,14 @@ static const char *invariant(const struct neap_machine *machine, uint8_t from)
 	return NULL;
 }
 
-struct housed_class {
-	struct neap_resident resident;
-	struct neap_reactor_class class_;
+const struct neap_machine_kind neap_tcp_session_kind = {
+	.fsm = &neap_fsm_tcp_session,
+	.actions = actions,
+	.invariant = invariant,
+	.timer_offset = NEAP_TIMER_OFFSET(struct neap_tcp_session),
+	.due_ns = due_ns,
+	.broken = broken,
 };
-static const char class_key;
-
-static void release_class(struct neap_resident *resident, struct neap_reactor *reactor)
-{
-	neap_release(reactor, resident, sizeof(struct housed_class));
-}
-
-int neap_tcp_session_prepare(struct neap_reactor *reactor, struct neap_reactor_class **class_p)
-{
-	struct housed_class *housed = (struct housed_class *)(void *)neap_reactor_resident(reactor, &class_key);
-	if (housed) {
-		*class_p = &housed->class_;
-		return NEAP_OK;
-	}
-	housed = neap_allocate(reactor, sizeof *housed);
-	if (!housed)
-		return NEAP_ENOMEM;
-	housed->class_.timer_offset = offsetof(struct neap_tcp_session, timer) - offsetof(struct neap_tcp_session, machine);
-	housed->class_.due_ns = due_ns;
-	housed->class_.broken = broken;
-	int error = neap_reactor_class_init(&housed->class_, reactor, &neap_fsm_tcp_session, actions, invariant);
-	if (error) {
-		neap_release(reactor, housed, sizeof *housed);
-		return error;
-	}
-	housed->resident.key = &class_key;
-	housed->resident.release = release_class;
-	neap_reactor_house(reactor, &housed->resident);
-	*class_p = &housed->class_;
-	return NEAP_OK;
-}
 
 void neap_tcp_session_open(struct neap_tcp_session *session, struct neap_tcp_server *server, struct neap_stream *stream)
 {

@@ -144,7 +144,7 @@ static inline bool neap_tcp_visit_over(const struct neap_tcp_visit *visit)
 }
 
 /* session.c */
-int neap_tcp_session_prepare(struct neap_reactor *reactor, struct neap_reactor_class **class_p);
+extern const struct neap_machine_kind neap_tcp_session_kind;
 void neap_tcp_session_open(struct neap_tcp_session *session, struct neap_tcp_server *server, struct neap_stream *stream);
 /* From outside of a visit or from another session's: gone when this returns. Not abortive: in order, if nothing is under way. */
 void neap_tcp_session_end(struct neap_tcp_session *session, bool abortive);
