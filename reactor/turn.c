@@ -159,7 +159,8 @@ static void run_watches(struct neap_reactor *reactor)
 
 static void run_sources(struct neap_reactor *reactor)
 {
-	static void (*const sources[])(struct neap_reactor *) = {run_mailbox, run_pollers, run_timers, run_ready, run_watches};
+	/* Ready sources last: most are made ready by what came before, and so run in the same turn. */
+	static void (*const sources[])(struct neap_reactor *) = {run_mailbox, run_pollers, run_timers, run_watches, run_ready};
 	const uint32_t count = sizeof sources / sizeof sources[0];
 	for (uint32_t i = 0; i < count; i++)
 		sources[(reactor->first_source + i) % count](reactor);
