@@ -39,7 +39,11 @@ extern const struct neap_fsm FSM_JOIN(neap_fsm_, FSM);
 
 #ifdef FSM_DEFINE
 
-#define GO(state, action) {NEAP_CELL_GO, FSM_JOIN(FSM, _##state), FSM_JOIN(FSM, _do_##action), 0}
+#define FSM_AS_TIMEOUT_OF(state, kind, timeout, waits_for) FSM_JOIN(FSM, _timeout_of_##state) = FSM_JOIN(FSM, _timeout_##timeout),
+enum { FSM_STATES(FSM_AS_TIMEOUT_OF) };
+
+#define GO(state, action) \
+	{NEAP_CELL_GO, FSM_JOIN(FSM, _##state), FSM_JOIN(FSM, _do_##action), FSM_JOIN(FSM, _timeout_of_##state)}
 #define SKIP {NEAP_CELL_IGNORE, 0, 0, 0}
 #define NEVER {NEAP_CELL_IMPOSSIBLE, 0, 0, 0}
 
@@ -82,6 +86,7 @@ const struct neap_fsm FSM_JOIN(neap_fsm_, FSM) = {
 	.data_path = FSM_DATA_PATH,
 };
 
+#undef FSM_AS_TIMEOUT_OF
 #undef GO
 #undef SKIP
 #undef NEVER

@@ -8,7 +8,9 @@
 /* Room kept for what actions post while an event from outside is being worked off. */
 #define QUEUE_HEADROOM (2 * NEAP_POSTS_PER_ACTION)
 
-#define FLAG_BROKEN 1u /* of a machine: the host was told that it met an impossible event */
+/* Of a machine. */
+#define FLAG_BROKEN 1u /* the host was told that it met an impossible event */
+#define FLAG_TIMED 2u  /* its state has a timeout class */
 
 static bool is_power_of_two(uint32_t n)
 {
@@ -26,7 +28,7 @@ int neap_dispatcher_init(struct neap_dispatcher *dispatcher, struct neap_posted 
 	dispatcher->running = false;
 	dispatcher->class_count = 0;
 	dispatcher->transitions = dispatcher->ignored = dispatcher->stale = dispatcher->impossible = 0;
-	dispatcher->current = dispatcher->last = NULL;
+	dispatcher->last = NULL;
 	dispatcher->host = host ? *host : (struct neap_dispatch_host){0};
 	return NEAP_OK;
 }
@@ -63,13 +65,14 @@ void neap_machine_begin(struct neap_machine *machine, struct neap_machine_class 
 
 static void arm_timeout(struct neap_dispatcher *dispatcher, struct neap_machine *machine, uint8_t timeout_class)
 {
+	machine->flags = (uint8_t)(timeout_class ? machine->flags | FLAG_TIMED : machine->flags & ~FLAG_TIMED);
 	if (dispatcher->host.arm_timeout)
 		dispatcher->host.arm_timeout(dispatcher->host.host, machine, timeout_class);
 }
 
 void neap_machine_end(struct neap_machine *machine)
 {
-	if (machine->class_ && machine->class_->fsm->states[machine->state].timeout_class != 0)
+	if (machine->flags & FLAG_TIMED)
 		arm_timeout(machine->class_->dispatcher, machine, 0);
 	machine->generation++;
 }
@@ -116,6 +119,13 @@ static __attribute__((noinline, cold)) void impossible(struct neap_dispatcher *d
 		dispatcher->host.on_impossible(dispatcher->host.host, machine, event);
 }
 
+static __attribute__((noinline)) void ignored(struct neap_dispatcher *dispatcher, const struct neap_machine *machine, uint8_t event,
+                                              uint64_t argument)
+{
+	dispatcher->ignored++;
+	trace(machine, dispatcher, NEAP_TRACE_IGNORED, event, machine->state, argument);
+}
+
 static ALWAYS_INLINE void run_one(struct neap_dispatcher *dispatcher, struct neap_machine *machine, uint8_t event,
                                   uint64_t argument)
 {
@@ -130,14 +140,13 @@ static ALWAYS_INLINE void run_one(struct neap_dispatcher *dispatcher, struct nea
 		dispatcher->transitions++;
 		trace(machine, dispatcher, NEAP_TRACE_GO, event, cell->next, argument);
 		machine->state = cell->next;
-		if (fsm->states[from].timeout_class | fsm->states[cell->next].timeout_class)
-			arm_timeout(dispatcher, machine, fsm->states[cell->next].timeout_class);
+		if (cell->timeout_class | (machine->flags & FLAG_TIMED))
+			arm_timeout(dispatcher, machine, cell->timeout_class);
 		neap_action_func *action = class_->actions[cell->action];
 		if (action) {
-			dispatcher->current = dispatcher->last = machine;
-			dispatcher->current_event = dispatcher->last_event = event;
+			dispatcher->last = machine;
+			dispatcher->last_event = event;
 			action(machine, argument);
-			dispatcher->current = NULL;
 		}
 #ifndef NDEBUG
 		const char *wrong = class_->invariant ? class_->invariant(machine, from) : NULL;
@@ -145,8 +154,7 @@ static ALWAYS_INLINE void run_one(struct neap_dispatcher *dispatcher, struct nea
 		assert(!wrong && "a machine's invariant does not hold: see `wrong`");
 #endif
 	} else if (cell->kind == NEAP_CELL_IGNORE) {
-		dispatcher->ignored++;
-		trace(machine, dispatcher, NEAP_TRACE_IGNORED, event, from, argument);
+		ignored(dispatcher, machine, event, argument);
 	} else {
 		impossible(dispatcher, machine, event, argument);
 	}

@@ -32,7 +32,7 @@ struct neap_cell {
 	uint8_t kind;   /* enum neap_cell_kind */
 	uint8_t next;   /* state after GO */
 	uint8_t action; /* index into the machine's action table; 0 is "none" */
-	uint8_t reserved;
+	uint8_t timeout_class; /* of `next`; 0 is "none" */
 };
 
 /* What a state is for. The table checks (neap-fsm check) hold each kind to its rule. */
@@ -126,9 +126,8 @@ struct neap_dispatcher {
 	struct neap_machine_class *classes[NEAP_CLASSES_MAX];
 	uint32_t class_count;
 	uint64_t transitions, ignored, stale, impossible; /* counters since the start */
-	const struct neap_machine *current; /* whose action runs; NULL outside */
-	const struct neap_machine *last;    /* whose action ran last: names the culprit of a long turn */
-	uint8_t current_event, last_event;
+	const struct neap_machine *last; /* whose action runs or ran last: for a debugger, and to name the culprit of a long turn */
+	uint8_t last_event;
 };
 
 /* Memory is the caller's: `queue` of a power-of-two `queue_count`, rings already initialised by neap_trace_ring_init.
