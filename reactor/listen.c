@@ -8,7 +8,7 @@
 
 #define PAUSE_NS_DEFAULT UINT64_C(100000000)
 #define LOG_EVERY_NS UINT64_C(60000000000)
-#define TAKE_MAX NEAP_POSTS_PER_ACTION /* connections a turn, each may post an event; readiness is level-triggered, so the rest comes in the next one */
+#define TAKE_MAX NEAP_POSTS_PER_ACTION /* connections a turn: each may post an event. The rest comes in the next one */
 
 static struct neap_acceptor *acceptor_of(const struct neap_machine *machine)
 {
