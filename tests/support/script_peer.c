@@ -471,9 +471,13 @@ void script_pump(struct script_peer *peer)
 
 void script_release(struct script_peer *peer)
 {
-	for (uint32_t i = 0; i < peer->held_count; i++)
-		if (peer->held[i].connection->fd >= 0)
-			answer(peer, peer->held[i].connection, &peer->held[i].request, true);
+	for (uint32_t i = 0; i < peer->held_count; i++) {
+		const struct script_held *held = &peer->held[i];
+		if (held->connection->fd >= 0 && peer->decide)
+			act(peer, held->connection, &held->request);
+		else if (held->connection->fd >= 0)
+			answer(peer, held->connection, &held->request, true);
+	}
 	peer->held_count = 0;
 }
 

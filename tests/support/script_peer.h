@@ -115,7 +115,7 @@ void script_open(struct script_peer *peer, enum script_speech speech, void *memo
 void script_close(struct script_peer *peer);
 /* Everything that can be done now without waiting. */
 void script_pump(struct script_peer *peer);
-/* The held requests are answered, in order. */
+/* The held requests are answered, in order, as `decide` says if it is there (it may not hold them again). */
 void script_release(struct script_peer *peer);
 void script_go_on(struct script_peer *peer); /* after split_at */
 /* The data port is closed and another one opened: as after a restart. Connections are reset, or ended in order. */

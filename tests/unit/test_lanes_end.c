@@ -569,6 +569,40 @@ START_TEST(cancel_a_read_under_way)
 }
 END_TEST
 
+static enum script_act refuse_the_first(struct script_peer *peer, const struct script_request *request)
+{
+	return request->address == (uintptr_t)peer->memory ? SCRIPT_REFUSE : SCRIPT_ANSWER;
+}
+
+/* What comes behind a refusal lands a payload too early, also what nobody wants any more: it is put right from there. */
+START_TEST(cancel_two_reads_behind_a_refusal)
+{
+	start(SCRIPT_NEAP);
+	get_known();
+	rig.peer.act = SCRIPT_HOLD;
+	uint32_t before = rig.peer.requests;
+	uint32_t first = lanes_submit_many(&rig, NEAP_READ, 0, 0, 10000, 6);
+	await_requests(before + 6);
+	lanes_cancel(&rig, first + 2);
+	lanes_cancel(&rig, first + 3);
+	for (int i = 0; i < 3 && !rig.ended[first + 3]; i++)
+		lanes_rig_turn(&rig);
+	memset(rig.local + 20000, 0xab, 20000);
+	rig.peer.decide = refuse_the_first;
+	script_release(&rig.peer);
+	settle();
+	ck_assert_int_eq(rig.outcome[first].status, NEAP_FAILED); /* its buffer was passed through */
+	ck_assert_int_eq(rig.outcome[first].cause, NEAP_CAUSE_REFUSED_BY_PEER);
+	lanes_expect_done(&rig, first + 1, 1);
+	lanes_expect_done(&rig, first + 4, 2);
+	ck_assert_mem_eq(rig.local + 10000, rig.remote + 10000, 10000);
+	ck_assert(all_are(rig.local + 20000, 0xab, 20000));
+	ck_assert_mem_eq(rig.local + 40000, rig.remote + 40000, 20000);
+	ck_assert_uint_eq(lanes_stats(&rig).lanes_opened, 1);
+	finish();
+}
+END_TEST
+
 /* 4 MiB are on their way to a READ that nobody wants any more: the connection is given up for a new one. */
 START_TEST(cancel_a_large_read_halfway)
 {
@@ -889,6 +923,7 @@ static Suite *suite(void)
 	tcase_set_timeout(canceled, 30);
 	tcase_add_loop_test(canceled, cancel_in_the_queue, 0, 3);
 	tcase_add_loop_test(canceled, cancel_a_read_under_way, 0, 3);
+	tcase_add_test(canceled, cancel_two_reads_behind_a_refusal);
 	tcase_add_loop_test(canceled, cancel_a_large_read_halfway, 0, 3);
 	tcase_add_loop_test(canceled, cancel_a_write_that_waits_for_its_answer, 0, 3);
 	tcase_add_loop_test(canceled, cancel_a_write_in_the_middle, 0, 3);
