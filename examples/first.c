@@ -29,6 +29,7 @@ static void opened(void *user, int error, neap_segment_id segment, const char *r
 	neap_batch_id batch;
 	struct neap_request request = {.opcode = NEAP_READ, .source = memory, .segment = segment};
 	must(neap_segment_buffer(engine, segment, 0, &request.target_offset, &request.length), "the peer has no memory");
+	must(request.length > sizeof memory ? NEAP_ELIMIT : 0, "the peer's memory is not a greeting");
 	must(neap_submit(engine, &request, 1, &(struct neap_batch_options){.on_batch = finished}, &batch), "submit");
 }
 
