@@ -205,11 +205,6 @@ void neap_batch_settle(struct neap_batch *batch)
 
 /* --- questions and orders */
 
-static bool reported(const struct neap_slice *slice)
-{
-	return slice->machine.state >= slice_HELD;
-}
-
 int neap_batch_ask_status(struct neap_engine *engine, neap_batch_id id, uint32_t index, struct neap_outcome *outcome_p)
 {
 	struct neap_batch *batch = batch_of(engine, id);
@@ -218,7 +213,7 @@ int neap_batch_ask_status(struct neap_engine *engine, neap_batch_id id, uint32_t
 	if (index >= batch->summary.total)
 		return NEAP_EINVAL;
 	const struct neap_slice *slice = slice_at(batch, index);
-	if (reported(slice)) {
+	if (neap_slice_is_reported(slice)) {
 		*outcome_p = slice->outcome;
 		return NEAP_OK;
 	}
@@ -236,7 +231,8 @@ int neap_batch_ask_summary(struct neap_engine *engine, neap_batch_id id, struct 
 	if (summary_p)
 		*summary_p = batch->summary;
 	if (finished_p)
-		*finished_p = batch->machine.state >= batch_HOLDING;
+		*finished_p = batch->machine.state != batch_NEW && batch->machine.state != batch_RUNNING &&
+		              batch->machine.state != batch_CANCELING;
 	return NEAP_OK;
 }
 
@@ -246,7 +242,7 @@ int neap_batch_ask_cancel(struct neap_engine *engine, neap_batch_id id)
 	if (!batch)
 		return NEAP_ESTALE;
 	/* Also when it is submitted and canceled within one action, and the machine has still to hear of both. */
-	if (batch->machine.state <= batch_RUNNING)
+	if (batch->machine.state == batch_NEW || batch->machine.state == batch_RUNNING)
 		neap_step(&batch->machine, batch_on_CANCEL, 0);
 	neap_reactor_touch(engine->reactor);
 	return NEAP_OK;

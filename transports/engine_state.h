@@ -28,6 +28,8 @@ struct neap_ended_list {
 
 extern neap_action_func *const neap_slice_actions[];
 struct neap_slice_extra *neap_slice_extra(struct neap_engine *engine, const struct neap_slice *slice);
+/* Its outcome is known and final, and its callback has come or is about to. */
+bool neap_slice_is_reported(const struct neap_slice *slice);
 /* Sets the status wanted and asks the transport; nothing when it has ended or was asked before. */
 void neap_slice_cancel(struct neap_engine *engine, struct neap_slice *slice, enum neap_status status);
 /* Reports ended and released slices, a bounded number. True: more are waiting. */

@@ -68,11 +68,16 @@ static void enlist(struct neap_engine *engine, struct neap_slice *slice, struct 
 		neap_engine_wake(engine);
 }
 
+bool neap_slice_is_reported(const struct neap_slice *slice)
+{
+	return slice->machine.state == slice_HELD || slice->machine.state == slice_DONE;
+}
+
 void neap_slice_ended(struct neap_slice *slice)
 {
 	struct neap_engine *engine = engine_of(slice);
 	struct neap_slice_extra *extra = neap_slice_extra(engine, slice);
-	if (extra->flags & NEAP_SLICE_LISTED || slice->machine.state >= slice_HELD) {
+	if (extra->flags & NEAP_SLICE_LISTED || neap_slice_is_reported(slice)) {
 		neap_log(engine->reactor, NEAP_LOG_ERROR, "engine", "a transport ended slice %u twice; the first outcome stands",
 		         slice->machine.id);
 		return;
@@ -97,7 +102,8 @@ const struct neap_grant_token *neap_slice_grant(const struct neap_slice *slice)
 void neap_slice_cancel(struct neap_engine *engine, struct neap_slice *slice, enum neap_status status)
 {
 	struct neap_slice_extra *extra = neap_slice_extra(engine, slice);
-	if (extra->flags & NEAP_SLICE_LISTED || slice->machine.state > slice_UNDER_WAY || slice->cancel_status)
+	bool cancelable = slice->machine.state == slice_QUEUED || slice->machine.state == slice_UNDER_WAY;
+	if (extra->flags & NEAP_SLICE_LISTED || !cancelable || slice->cancel_status)
 		return;
 	catch_up(slice, extra);
 	slice->cancel_status = (uint8_t)status;

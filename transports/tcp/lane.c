@@ -343,7 +343,7 @@ static const char *invariant(const struct neap_machine *machine, uint8_t from)
 {
 	const struct neap_tcp_lane *lane = (const struct neap_tcp_lane *)(const void *)machine;
 	(void)from;
-	bool open = machine->state >= tcp_lane_HELLO && machine->state <= tcp_lane_DRAINING;
+	bool open = machine->state != tcp_lane_CLOSED && machine->state != tcp_lane_CONNECTING && machine->state != tcp_lane_DEAD;
 	if (open != (lane->stream != NULL))
 		return "a lane has a stream from its connection to its end";
 	if (machine->state == tcp_lane_READY && lane->head != lane->tail)
