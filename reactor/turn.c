@@ -5,6 +5,7 @@
 #define EVENTS_MAX 256u
 #define TURN_NS 2000000u
 #define POLLED_MAX 32u
+#define READY_ROUNDS 4u
 #define DISPATCHED_MAX 4096u /* machine events after one piece of work; more than that is a loop of machines, cut into turns */
 #define TIMERS_TOUCHED_MAX 4096u /* by one turn, due ones and those that only move down a level */
 #define LOG_INTERVAL_NS 1000000000u
@@ -121,15 +122,23 @@ static void run_timers(struct neap_reactor *reactor)
 	}
 }
 
-static void run_ready(struct neap_reactor *reactor)
+/* Each of those queued now runs once. */
+static void run_queued(struct neap_reactor *reactor)
 {
-	/* Each of those queued now runs once; what they queue again waits for the next turn. */
 	for (uint32_t i = reactor->ready_count; i > 0 && reactor->ready && may_go_on(reactor); i--) {
 		struct neap_ready *ready = reactor->ready;
 		neap_ready_cancel(reactor, ready);
 		ready->run(ready);
 		account(reactor, "a ready source", 1);
 	}
+}
+
+/* What they queue runs in the same turn, so that an answer, its callback, and the request that the callback makes cost the host one
+ * call. A few times: what always queues itself again waits for the next turn. */
+static void run_ready(struct neap_reactor *reactor)
+{
+	for (unsigned round = 0; round < READY_ROUNDS && reactor->ready && may_go_on(reactor); round++)
+		run_queued(reactor);
 }
 
 static void run_watches(struct neap_reactor *reactor)
