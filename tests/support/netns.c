@@ -140,17 +140,32 @@ static void serve_udp(struct name_server *server)
 		(void)sendto(server->udp, message, length, 0, (const struct sockaddr *)&peer, peer_length);
 }
 
-/* One question a connection, in blocking mode: it is a test's thread. */
+/* The descriptor is non-blocking, because tests look whether all of the process are; the thread may wait. */
+static bool receive_all(int fd, unsigned char *bytes, size_t length)
+{
+	struct pollfd readable = {.fd = fd, .events = POLLIN};
+	for (size_t have = 0; have < length;) {
+		ssize_t got = recv(fd, bytes + have, length - have, 0);
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+			return false;
+		if (got < 0)
+			(void)poll(&readable, 1, -1);
+		else
+			have += (size_t)got;
+	}
+	return true;
+}
+
 static void serve_tcp(struct name_server *server)
 {
 	unsigned char message[MESSAGE_MAX + 2];
-	int fd = accept4(server->tcp, NULL, NULL, SOCK_CLOEXEC);
+	int fd = accept4(server->tcp, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
 	/* c-ares asks for both families over one connection */
-	while (recv(fd, message, 2, MSG_WAITALL) == 2) {
+	while (receive_all(fd, message, 2)) {
 		size_t length = (size_t)message[0] << 8 | message[1];
-		if (length > MESSAGE_MAX || recv(fd, message + 2, length, MSG_WAITALL) != (ssize_t)length)
+		if (length > MESSAGE_MAX || !receive_all(fd, message + 2, length))
 			break;
 		length = answer(message + 2, length, true);
 		if (!length)
