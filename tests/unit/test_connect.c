@@ -462,6 +462,7 @@ int main(void)
 	suite_add_tcase(suite, cancels);
 	suite_add_tcase(suite, names);
 	SRunner *runner = srunner_create(suite);
+	srunner_set_fork_status(runner, CK_FORK); /* each test needs a process of its own */
 	srunner_run_all(runner, CK_NORMAL);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

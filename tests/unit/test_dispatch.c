@@ -325,6 +325,7 @@ int main(void)
 	tcase_add_test(timeouts, timeouts_fire_on_a_reactor);
 	suite_add_tcase(suite, timeouts);
 	SRunner *runner = srunner_create(suite);
+	srunner_set_fork_status(runner, CK_FORK); /* each test needs a process of its own */
 	srunner_run_all(runner, CK_ENV);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

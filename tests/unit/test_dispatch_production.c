@@ -98,6 +98,7 @@ int main(void)
 	tcase_add_test(limits, an_action_that_posts_too_much_is_refused);
 	suite_add_tcase(suite, limits);
 	SRunner *runner = srunner_create(suite);
+	srunner_set_fork_status(runner, CK_FORK); /* each test needs a process of its own */
 	srunner_run_all(runner, CK_ENV);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
