@@ -77,7 +77,8 @@ static void warn(struct reader *reader, size_t at, const char *key, const char *
 		config->warnings_left_out++;
 		return;
 	}
-	snprintf(config->warnings[config->warning_count++], NEAP_CONFIG_WARNING_SIZE, "line %u, column %u%s%s", line, column, told, text);
+	snprintf(config->warnings[config->warning_count++], NEAP_CONFIG_WARNING_SIZE, "line %u, column %u%s%s", line, column, told,
+	         text);
 }
 
 /* Where the value that comes next begins. */
@@ -206,8 +207,8 @@ static bool fail_choice(struct reader *reader, size_t at, const struct field *fi
 	char list[160] = "", shown[SHOWN_MAX], tip[96];
 	for (size_t i = 0, to = 0; field->choices[i] && to < sizeof list; i++)
 		to += (size_t)snprintf(list + to, sizeof list - to, "%s\"%s\"", i == 0 ? "" : ", ", field->choices[i]);
-	return fail_at(reader, at, NEAP_EJSON, "is \"%s\" and must be one of %s%s", neap_json_printable(is, strlen(is), shown, sizeof shown), list,
-	               hint(field, tip, sizeof tip));
+	return fail_at(reader, at, NEAP_EJSON, "is \"%s\" and must be one of %s%s",
+	               neap_json_printable(is, strlen(is), shown, sizeof shown), list, hint(field, tip, sizeof tip));
 }
 
 static bool take_choice(struct reader *reader, const struct field *field, int *value_p)
@@ -344,7 +345,8 @@ struct tier_object {
 #define ANY_SIZE 1, 1.8446744073709552e19
 
 static const struct field tier_fields[] = {
-	{"type", CHOICE, offsetof(struct tier_object, kind), 0, 0, tier_kinds, OF_ALL | REQUIRED, 0, "other kinds are not in this build"},
+	{"type", CHOICE, offsetof(struct tier_object, kind), 0, 0, tier_kinds, OF_ALL | REQUIRED, 0,
+	 "other kinds are not in this build"},
 	{"capacity", SIZE, IN_TIER(capacity), ANY_SIZE, NULL, OF_ALL | REQUIRED, 0, "write a size such as \"4GB\""},
 	{"priority", INTEGER, IN_TIER(priority), -2147483648.0, 2147483647.0, NULL, OF_ALL | REQUIRED, 0, "higher means preferred"},
 	{"tags", TAGS, 0, 0, 0, NULL, OF_ALL, 0, NULL},
@@ -386,7 +388,8 @@ static bool check_presence(struct reader *reader, const struct given *given, enu
 			return fail_at(reader, given->begin, NEAP_EJSON, "has no \"%s\", which each tier needs%s", field->key,
 			               hint(field, tip, sizeof tip));
 		if (seen && !(field->flags & mine))
-			warn(reader, given->at[i], field->key, kind == NEAP_TIER_DRAM ? "has no effect on a DRAM tier" : "has no effect on a STORAGE tier");
+			warn(reader, given->at[i], field->key,
+			     kind == NEAP_TIER_DRAM ? "has no effect on a DRAM tier" : "has no effect on a STORAGE tier");
 	}
 	return true;
 }
@@ -399,7 +402,8 @@ static bool check_tier(struct reader *reader, const struct tier_object *object, 
 	if (tier->kind == NEAP_TIER_DRAM && tier->capacity == NEAP_CAPACITY_INFINITE)
 		return fail_at(reader, given->begin, NEAP_EJSON, "has an infinite capacity, and DRAM is not; write a size such as \"4GB\"");
 	if (tier->slab_bytes & (tier->slab_bytes - 1))
-		return fail_at(reader, given->begin, NEAP_EJSON, "has a slab_size of %llu, and it must be a power of two from 2 MiB to 64 MiB",
+		return fail_at(reader, given->begin, NEAP_EJSON,
+		               "has a slab_size of %llu, and it must be a power of two from 2 MiB to 64 MiB",
 		               (unsigned long long)tier->slab_bytes);
 	if (tier->kind == NEAP_TIER_STORAGE && tier->bucket_size_limit > tier->total_size_limit)
 		return fail_at(reader, given->begin, NEAP_EJSON, "has a bucket_size_limit above its total_size_limit; lower it");
@@ -427,7 +431,8 @@ static bool read_tier(struct reader *reader)
 
 static bool read_tiers(struct reader *reader, size_t *at_p)
 {
-	static const struct field list = {.key = "tiers", .hint = "such as [{\"type\": \"DRAM\", \"capacity\": \"4GB\", \"priority\": 10}]"};
+	static const struct field list = {.key = "tiers",
+	                                  .hint = "such as [{\"type\": \"DRAM\", \"capacity\": \"4GB\", \"priority\": 10}]"};
 	*at_p = value_at(reader);
 	if (neap_json_kind(&reader->json) != NEAP_JSON_ARRAY)
 		return fail_type(reader, *at_p, "an array of tiers", &list);
@@ -516,10 +521,12 @@ static bool read_scheduler(struct reader *reader, size_t *at_p)
 	if (object.type == 1)
 		warn(reader, given.at[0], "type", "the legacy scheduler is not in this build, the event_driven one is used");
 	if (it->watermark_low > it->watermark_high || it->watermark_high > it->watermark_limit)
-		return fail_at(reader, given.begin, NEAP_EJSON, "evict_watermark_low %g, evict_watermark_high %g and limit_watermark %g must not fall",
-		               it->watermark_low, it->watermark_high, it->watermark_limit);
+		return fail_at(reader, given.begin, NEAP_EJSON,
+		               "evict_watermark_low %g, evict_watermark_high %g and limit_watermark %g must not fall", it->watermark_low,
+		               it->watermark_high, it->watermark_limit);
 	if (it->band_warm >= it->band_hot || it->band_hot >= it->band_veryhot)
-		return fail_at(reader, given.begin, NEAP_EJSON, "band_warm_threshold, band_hot_threshold and band_veryhot_threshold must rise");
+		return fail_at(reader, given.begin, NEAP_EJSON,
+		               "band_warm_threshold, band_hot_threshold and band_veryhot_threshold must rise");
 	it->role_mode = (enum neap_tier_role_mode)object.role_mode;
 	reader->config->scheduler = *it;
 	return true;
@@ -542,11 +549,14 @@ static bool check_roles(struct reader *reader, size_t at)
 	const struct neap_scheduler_settings *scheduler = &config->scheduler;
 	if (scheduler->role_mode != NEAP_ROLES_MANUAL)
 		return true;
-	const struct neap_tier_settings *fast = tagged(config, scheduler->fast_tier_tag), *slow = tagged(config, scheduler->slow_tier_tag);
+	const struct neap_tier_settings *fast = tagged(config, scheduler->fast_tier_tag);
+	const struct neap_tier_settings *slow = tagged(config, scheduler->slow_tier_tag);
 	if (!fast)
-		return fail_at(reader, at, NEAP_EJSON, "no tier has the fast_tier_tag \"%s\"; add it to the tags of one", scheduler->fast_tier_tag);
+		return fail_at(reader, at, NEAP_EJSON, "no tier has the fast_tier_tag \"%s\"; add it to the tags of one",
+		               scheduler->fast_tier_tag);
 	if (!slow && scheduler->slow_tier_tag[0])
-		return fail_at(reader, at, NEAP_EJSON, "no tier has the slow_tier_tag \"%s\"; add it to the tags of one", scheduler->slow_tier_tag);
+		return fail_at(reader, at, NEAP_EJSON, "no tier has the slow_tier_tag \"%s\"; add it to the tags of one",
+		               scheduler->slow_tier_tag);
 	if (slow && slow->priority >= fast->priority)
 		return fail_at(reader, at, NEAP_EJSON, "the slow tier's priority %d is not below the fast one's %d", (int)slow->priority,
 		               (int)fast->priority);

@@ -1,5 +1,5 @@
-/* The tier configuration: a JSON document with the keys of Mooncake Store's tiered backend. docs/TIERS.md has the table. Reading the
- * file it may stand in is the program's job. Pure. Any thread. */
+/* The tier configuration: a JSON document with the keys of Mooncake Store's tiered backend. docs/TIERS.md has the table. Reading
+ * the file it may stand in is the program's job. Pure. Any thread. */
 #ifndef NEAP_STORE_TIER_CONFIG_H
 #define NEAP_STORE_TIER_CONFIG_H
 
@@ -57,15 +57,15 @@ struct neap_tier_config {
 	char warnings[NEAP_CONFIG_WARNINGS_MAX][NEAP_CONFIG_WARNING_SIZE];
 };
 
-/* 0, NEAP_EJSON (what is there is not right), NEAP_ELIMIT (too much of it); `why` then says "line 3, column 15: tiers[0].capacity: is 0 and
- * must be at least 1; write a size such as \"4GB\"". The first of several errors. */
+/* 0, NEAP_EJSON (what is there is not right), NEAP_ELIMIT (too much of it); `why` then says "line 3, column 15:
+ * tiers[0].capacity: is 0 and must be at least 1; write a size such as \"4GB\"". The first of several errors. */
 int neap_tier_config_read(const char *text, size_t length, struct neap_tier_config *config, char *why, size_t why_size);
 
 /* The text is the document itself, not the name of a file that holds it. */
 bool neap_tier_config_is_inline(const char *text);
 
-/* "1GB", "512 MiB", "1.5T", "4096", "infinite"; units are powers of 1024 with or without i and B, in any case. False: none of these, or
- * more than 2^64. */
+/* "1GB", "512 MiB", "1.5T", "4096", "infinite"; units are powers of 1024 with or without i and B, in any case. False: none of
+ * these, or more than 2^64. */
 bool neap_size_parse(const char *text, uint64_t *bytes_p);
 
 #endif

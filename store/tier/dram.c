@@ -22,7 +22,8 @@ static uint32_t default_extents(uint64_t capacity)
 	return extents < EXTENTS_MIN ? EXTENTS_MIN : extents > EXTENTS_MAX ? EXTENTS_MAX : (uint32_t)extents;
 }
 
-static int check_options(const struct neap_dram *dram, const struct neap_dram_options *options, uint64_t page, char *why, size_t why_size)
+static int check_options(const struct neap_dram *dram, const struct neap_dram_options *options, uint64_t page, char *why,
+                         size_t why_size)
 {
 	uint64_t slab = dram->slab_bytes;
 	if (slab < NEAP_SLAB_MIN || slab > NEAP_SLAB_MAX || (slab & (slab - 1)) != 0) {
@@ -108,7 +109,8 @@ static int attach_slab(struct neap_dram *dram, uint32_t slab, char *why, size_t 
 {
 	int error = NEAP_OK;
 	if (dram->ops)
-		error = dram->ops->attach(dram->ops_user, slab, dram->base + slab * dram->slab_bytes, slab_length(dram, slab), why, why_size);
+		error =
+			dram->ops->attach(dram->ops_user, slab, dram->base + slab * dram->slab_bytes, slab_length(dram, slab), why, why_size);
 	if (!error) {
 		dram->slabs[slab].attached = true;
 		dram->attached++;

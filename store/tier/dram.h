@@ -1,9 +1,9 @@
 /* A tier in memory: one mapping, cut into slabs.
  *
- * A slab is the unit of registration with the transports and thereby the unit that can be fenced: when a peer that could write into a slab
- * did not end cleanly, the slab is drained (nothing new is given out from it), then renewed (taken from the transports and given to them
- * again under a new key). Objects smaller than a slab never span two; larger ones get a run of whole slabs. Memory is touched when it is
- * first written, and what is stored is used where it lies. Owner thread only. */
+ * A slab is the unit of registration with the transports and thereby the unit that can be fenced: when a peer that could write
+ * into a slab did not end cleanly, the slab is drained (nothing new is given out from it), then renewed (taken from the
+ * transports and given to them again under a new key). Objects smaller than a slab never span two; larger ones get a run of
+ * whole slabs. Memory is touched when it is first written, and what is stored is used where it lies. Owner thread only. */
 #ifndef NEAP_STORE_TIER_DRAM_H
 #define NEAP_STORE_TIER_DRAM_H
 
@@ -25,7 +25,8 @@ struct neap_extent {
 	bool whole; /* of slabs */
 };
 
-/* Where slabs are registered. `released` may be called at once or later from a turn: no byte of the slab will be touched any more. */
+/* Where slabs are registered. `released` may be called at once or later from a turn: no byte of the slab will be touched any
+ * more. */
 struct neap_slab_ops {
 	int (*attach)(void *user, uint32_t slab, void *address, uint64_t length, char *why, size_t why_size);
 	int (*detach)(void *user, uint32_t slab, void (*released)(void *argument), void *argument);
@@ -79,8 +80,8 @@ int neap_dram_create(struct neap_dram *dram, struct neap_reactor *reactor, const
                      size_t why_size);
 /* Registers all slabs. When that fails some are: neap_dram_close takes them back. */
 int neap_dram_attach(struct neap_dram *dram, const struct neap_slab_ops *ops, void *user, char *why, size_t why_size);
-/* NEAP_EBUSY while something is allocated or a slab is being renewed; or the error of `detach`, then call it again. `closed` comes when
- * all slabs are released and the mapping is gone: at once or from a turn. */
+/* NEAP_EBUSY while something is allocated or a slab is being renewed; or the error of `detach`, then call it again. `closed`
+ * comes when all slabs are released and the mapping is gone: at once or from a turn. */
 int neap_dram_close(struct neap_dram *dram, void (*closed)(void *user), void *user);
 
 /* Numbers of neap/store_error.h: INVALID_PARAMS for 0 bytes, NO_AVAILABLE_HANDLE. */
@@ -98,8 +99,9 @@ static inline uint32_t neap_dram_slab(const struct neap_dram *dram, uint64_t off
 
 /* Gives nothing out from this slab until it is renewed. NEAP_EINVAL: nothing is allocated in it, so nobody can have a grant. */
 int neap_dram_drain(struct neap_dram *dram, uint32_t slab);
-/* To be called when all grants into a draining slab have ended but those the renewal is to end. `renewed` comes at once or from a turn: on 0
- * the slab is in use again, on an error it still drains. NEAP_EINVAL: it does not drain; NEAP_EBUSY: is being renewed. */
+/* To be called when all grants into a draining slab have ended but those the renewal is to end. `renewed` comes at once or from
+ * a turn: on 0 the slab is in use again, on an error it still drains. NEAP_EINVAL: it does not drain; NEAP_EBUSY: is being
+ * renewed. */
 int neap_dram_renew(struct neap_dram *dram, uint32_t slab, void (*renewed)(void *user, uint32_t slab, int error, const char *why),
                     void *user);
 

@@ -83,12 +83,14 @@ int neap_dram_map(struct neap_reactor *reactor, const struct neap_dram_options *
 		reserved ? mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0)
 				 : map_aligned(capacity);
 	if (base == MAP_FAILED && reserved) {
-		snprintf(why, why_size, "%llu huge pages of 2 MiB are not to be had (%s): sysctl vm.nr_hugepages=%llu, or leave huge_pages out",
+		snprintf(why, why_size,
+		         "%llu huge pages of 2 MiB are not to be had (%s): sysctl vm.nr_hugepages=%llu, or leave huge_pages out",
 		         (unsigned long long)(capacity / HUGE_BYTES), strerror(errno), (unsigned long long)(capacity / HUGE_BYTES));
 		return NEAP_ENOMEM;
 	}
 	if (base == MAP_FAILED) {
-		snprintf(why, why_size, "a mapping of %llu bytes: %s; choose a smaller capacity", (unsigned long long)capacity, strerror(errno));
+		snprintf(why, why_size, "a mapping of %llu bytes: %s; choose a smaller capacity", (unsigned long long)capacity,
+		         strerror(errno));
 		return NEAP_ENOMEM;
 	}
 	if (options->pages == NEAP_PAGES_TRANSPARENT)

@@ -1,8 +1,9 @@
 /* What to throw away when a tier fills up: SIEVE (Zhang et al., NSDI'24) over the objects of one tier.
  *
- * New objects come in at one end; an access sets a mark and moves nothing; a hand walks from the oldest to the newest, takes marks away
- * and evicts what has none. Objects someone holds are passed over. Links lie in the objects, nothing is allocated, and a call does at
- * most as many steps as it was given, so that a large eviction is many short pieces of work. Owner thread only. */
+ * New objects come in at one end; an access sets a mark and moves nothing; a hand walks from the oldest to the newest, takes
+ * marks away and evicts what has none. Objects someone holds are passed over. Links lie in the objects, nothing is allocated,
+ * and a call does at most as many steps as it was given, so that a large eviction is many short pieces of work. Owner thread
+ * only. */
 #ifndef NEAP_STORE_TIER_EVICT_H
 #define NEAP_STORE_TIER_EVICT_H
 
@@ -18,8 +19,8 @@ struct neap_evict_entry {
 	bool marked;              /* accessed since the hand came by */
 };
 
-/* Lets go of the object, and with it of the entry, and returns the bytes that are free in the tier now because of it: 0 for an object that
- * stays, or whose bytes are still held. May insert and remove other entries, may not run the eviction. */
+/* Lets go of the object, and with it of the entry, and returns the bytes that are free in the tier now because of it: 0 for an
+ * object that stays, or whose bytes are still held. May insert and remove other entries, may not run the eviction. */
 typedef uint64_t neap_evict_func(void *user, struct neap_evict_entry *entry);
 
 struct neap_evict_stats {

@@ -57,6 +57,7 @@ int neap_extents_create(struct neap_extents *extents, struct neap_reactor *react
 
 void neap_extents_destroy(struct neap_extents *extents)
 {
+	assert((!extents->nodes || !neap_extents_check(extents)) && "a broken allocator");
 	if (extents->nodes)
 		neap_release(extents->reactor, extents->nodes, (size_t)extents->nodes_max * sizeof *extents->nodes);
 	*extents = (struct neap_extents){0};
@@ -222,8 +223,8 @@ static uint32_t lowest_from(const struct neap_extents *extents, struct bin bin)
 	return extents->bins[bin.top][__builtin_ctz(steps)];
 }
 
-/* Extents of just the wanted size lie in a bin whose others may be smaller: without a look into it, a freed extent would never be used
- * again for a request of its own size. */
+/* Extents of just the wanted size lie in a bin whose others may be smaller: without a look into it, a freed extent would never
+ * be used again for a request of its own size. */
 static uint32_t find(const struct neap_extents *extents, uint64_t units)
 {
 	struct bin own = bin_of(units);

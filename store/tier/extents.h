@@ -1,11 +1,11 @@
 /* Where in a range of bytes is room: an allocator of offsets that never touches the bytes themselves.
  *
- * Free extents lie in bins by size, two levels of them: a power of two, and eighths of it. A bitmap for each level finds a bin that is
- * large enough in two instructions, so allocating and freeing cost the same at any fill. Neighbours know each other, and a freed extent
- * joins both at once. All nodes are made at create.
+ * Free extents lie in bins by size, two levels of them: a power of two, and eighths of it. A bitmap for each level finds a bin
+ * that is large enough in two instructions, so allocating and freeing cost the same at any fill. Neighbours know each other, and
+ * a freed extent joins both at once. All nodes are made at create.
  *
- * The range may consist of several regions that are added and taken away again (a tier's slabs): no extent spans two of them. The first
- * node of a region stays the same for the region's life, so it names it. Owner thread only. */
+ * The range may consist of several regions that are added and taken away again (a tier's slabs): no extent spans two of them.
+ * The first node of a region stays the same for the region's life, so it names it. Owner thread only. */
 #ifndef NEAP_STORE_TIER_EXTENTS_H
 #define NEAP_STORE_TIER_EXTENTS_H
 
@@ -31,8 +31,8 @@ struct neap_extents_stats {
 	uint64_t parked_bytes;    /* free, but in a parked region */
 	uint64_t requested_bytes; /* what the users asked for */
 	uint64_t rounded_bytes;   /* what that took: total - free */
-	uint64_t largest_bytes;   /* an allocation of this size succeeds. Exact while at most 64 extents share the largest bin, at most an
-	                             eighth too small beyond that */
+	uint64_t largest_bytes; /* an allocation of this size succeeds. Exact while at most 64 extents share the largest bin, at most an
+	                           eighth too small beyond that */
 	uint32_t extents, regions, nodes_used, nodes_max;
 };
 
@@ -48,8 +48,8 @@ struct neap_extents {
 	uint32_t bins[NEAP_EXTENTS_TOPS][NEAP_EXTENTS_STEPS];
 };
 
-/* `unit` is a power of two up to 2^31, 0: NEAP_EXTENTS_UNIT; all offsets and lengths are multiples of it. nodes_max: free and used extents
- * together. NEAP_EINVAL, NEAP_ENOMEM. */
+/* `unit` is a power of two up to 2^31, 0: NEAP_EXTENTS_UNIT; all offsets and lengths are multiples of it. nodes_max: free and
+ * used extents together. NEAP_EINVAL, NEAP_ENOMEM. */
 int neap_extents_create(struct neap_extents *extents, struct neap_reactor *reactor, uint32_t unit, uint32_t nodes_max);
 void neap_extents_destroy(struct neap_extents *extents);
 
@@ -79,8 +79,8 @@ void neap_extents_unpark(struct neap_extents *extents, uint32_t region);
 
 void neap_extents_stats(const struct neap_extents *extents, struct neap_extents_stats *stats_p);
 
-/* Verifies all that must hold: links, bins, bitmaps, neighbours that touch and are not both free, sums. NULL, or what does not. Costs a step
- * for each node; for tests and debugging. */
+/* Verifies all that must hold: links, bins, bitmaps, neighbours that touch and are not both free, sums. NULL, or what does not.
+ * Costs a step for each node; for tests and debugging. */
 const char *neap_extents_check(const struct neap_extents *extents);
 
 #endif

@@ -1,5 +1,5 @@
-/* How often keys are asked for, in 4 bits each: a count-min sketch of four rows that forgets half of everything now and then (TinyLFU,
- * Einziger et al. 2017). And what that means for where an object should lie. Pure but for the table's memory. */
+/* How often keys are asked for, in 4 bits each: a count-min sketch of four rows that forgets half of everything now and then
+ * (TinyLFU, Einziger et al. 2017). And what that means for where an object should lie. Pure but for the table's memory. */
 #ifndef NEAP_STORE_TIER_FREQUENCY_H
 #define NEAP_STORE_TIER_FREQUENCY_H
 

@@ -1,12 +1,12 @@
 /* Handles: who holds a piece of a tier, and when its bytes may go elsewhere.
  *
- * A handle is counted by its holders, on one core. When the last one lets go, its bytes are free again, unless a peer might still reach
- * them: then it stays in quarantine until someone who knows states a fact. Time frees nothing. The quarantine does not know how facts come
- * about; its owner does (a peer said that nothing is under way, a grant's end has passed its grace period, a slab was registered anew, a
- * peer's queue pairs are gone).
+ * A handle is counted by its holders, on one core. When the last one lets go, its bytes are free again, unless a peer might
+ * still reach them: then it stays in quarantine until someone who knows states a fact. Time frees nothing. The quarantine does
+ * not know how facts come about; its owner does (a peer said that nothing is under way, a grant's end has passed its grace
+ * period, a slab was registered anew, a peer's queue pairs are gone).
  *
- * Each way by which a peer can reach a handle is an exposure. It lies in the object that stands for it with the owner (a pending write, a
- * pin) and lives until it was ended. Owner thread only. */
+ * Each way by which a peer can reach a handle is an exposure. It lies in the object that stands for it with the owner (a pending
+ * write, a pin) and lives until it was ended. Owner thread only. */
 #ifndef NEAP_STORE_TIER_HANDLE_H
 #define NEAP_STORE_TIER_HANDLE_H
 
@@ -85,7 +85,8 @@ struct neap_tier {
 	struct neap_tier_counts counts;
 };
 
-int neap_handles_create(struct neap_handles *handles, struct neap_reactor *reactor, uint32_t handles_max, uint64_t quarantine_limit);
+int neap_handles_create(struct neap_handles *handles, struct neap_reactor *reactor, uint32_t handles_max,
+                        uint64_t quarantine_limit);
 void neap_handles_destroy(struct neap_handles *handles); /* when none is left */
 
 /* A reserved one with one reference. NEAP_STORE_NO_AVAILABLE_HANDLE, NEAP_STORE_INVALID_PARAMS. */
@@ -104,14 +105,14 @@ static inline void neap_handle_access(struct neap_handle *handle)
 }
 void *neap_handle_address(const struct neap_handle *handle); /* NULL: not in memory */
 
-/* A peer is about to be told how to reach it. NEAP_STORE_NO_AVAILABLE_HANDLE when the quarantine is at its limit with this one: until facts
- * come, no new ones. */
+/* A peer is about to be told how to reach it. NEAP_STORE_NO_AVAILABLE_HANDLE when the quarantine is at its limit with this one:
+ * until facts come, no new ones. */
 int neap_exposure_begin(struct neap_exposure *exposure, struct neap_handle *handle, uint64_t peer);
 /* A fact about this one. Nothing when it has ended before. Returns the bytes that are free because of it. */
 uint64_t neap_exposure_end(struct neap_exposure *exposure, enum neap_fact_kind fact);
 
-/* A fact about a slab or a peer: ends the exposures it speaks of, of handles in quarantine only; whoever holds a handle knows its exposures
- * itself. Costs a step for each handle in quarantine. Returns how many handles are free now. */
+/* A fact about a slab or a peer: ends the exposures it speaks of, of handles in quarantine only; whoever holds a handle knows
+ * its exposures itself. Costs a step for each handle in quarantine. Returns how many handles are free now. */
 uint32_t neap_quarantine_release(struct neap_handles *handles, const struct neap_fact *fact);
 
 #endif

@@ -81,8 +81,8 @@ static void put_in_order(struct neap_tiers *tiers, uint32_t index)
 	tiers->order[at] = index;
 }
 
-int neap_tiers_add(struct neap_tiers *tiers, const struct neap_tier_settings *settings, const struct neap_tier_ops *ops, void *backend,
-                   uint64_t capacity, uint32_t *index_p)
+int neap_tiers_add(struct neap_tiers *tiers, const struct neap_tier_settings *settings, const struct neap_tier_ops *ops,
+                   void *backend, uint64_t capacity, uint32_t *index_p)
 {
 	*index_p = NEAP_TIER_ANY;
 	if (tiers->count == NEAP_TIERS_MAX)
@@ -116,10 +116,22 @@ uint32_t neap_tiers_tagged(const struct neap_tiers *tiers, const char *tag)
 	return NEAP_TIER_ANY;
 }
 
+void neap_tiers_roles(const struct neap_tiers *tiers, const struct neap_scheduler_settings *scheduler, uint32_t *fast_p,
+                      uint32_t *slow_p)
+{
+	if (scheduler->role_mode == NEAP_ROLES_MANUAL) {
+		*fast_p = neap_tiers_tagged(tiers, scheduler->fast_tier_tag);
+		*slow_p = scheduler->slow_tier_tag[0] ? neap_tiers_tagged(tiers, scheduler->slow_tier_tag) : NEAP_TIER_ANY;
+		return;
+	}
+	*fast_p = tiers->count > 0 ? tiers->order[0] : NEAP_TIER_ANY;
+	*slow_p = tiers->count > 1 ? tiers->order[1] : NEAP_TIER_ANY;
+}
+
 /* --- allocate --------------------------------------------------------------------------------------------------------- */
 
-/* Room may come in pieces too small for the value: a few rounds, all of them together within the steps of one call. What is held or in
- * quarantine cannot make room, so a value larger than the rest is not worth an eviction. */
+/* Room may come in pieces too small for the value: a few rounds, all of them together within the steps of one call. What is held
+ * or in quarantine cannot make room, so a value larger than the rest is not worth an eviction. */
 static int evict_and_reserve(struct neap_tiers *tiers, struct neap_tiers_tier *it, uint64_t bytes, struct neap_handle **handle_p)
 {
 	struct neap_evict *queue = &it->tier.eviction;

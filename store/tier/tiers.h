@@ -14,8 +14,8 @@ struct neap_tiers_options {
 	uint64_t quarantine_limit;      /* bytes; 0: a quarter of all tiers in memory. See neap_exposure_begin */
 	uint32_t evict_steps;           /* objects an allocation may look at to make room; default 4096 */
 	double watermark_low, watermark_high; /* default 0.70, 0.90 */
-	/* The eviction chose this object: forget it and drop the index's reference. Doing nothing keeps it. Not NULL, or nothing is ever
-	 * evicted and full is full. */
+	/* The eviction chose this object: forget it and drop the index's reference. Doing nothing keeps it. Not NULL, or nothing is
+	 * ever evicted and full is full. */
 	void (*evict)(void *user, struct neap_handle *handle);
 	void *user;
 };
@@ -46,19 +46,25 @@ void neap_tiers_close(struct neap_tiers *tiers);
 int neap_tiers_destroy(struct neap_tiers *tiers); /* NEAP_EBUSY while handles are held or in quarantine */
 
 /* Adds a tier; of equal priority the one added first is preferred. NEAP_ELIMIT beyond NEAP_TIERS_MAX. */
-int neap_tiers_add(struct neap_tiers *tiers, const struct neap_tier_settings *settings, const struct neap_tier_ops *ops, void *backend,
-                   uint64_t capacity, uint32_t *index_p);
+int neap_tiers_add(struct neap_tiers *tiers, const struct neap_tier_settings *settings, const struct neap_tier_ops *ops,
+                   void *backend, uint64_t capacity, uint32_t *index_p);
 extern const struct neap_tier_ops neap_dram_tier_ops; /* backend: struct neap_dram */
 
 /* The tier's index, or NEAP_TIER_ANY when none has the tag; the preferred one of several. */
 uint32_t neap_tiers_tagged(const struct neap_tiers *tiers, const char *tag);
 
-/* A handle with one reference. `preferred`: an index or NEAP_TIER_ANY. Strict: there or nowhere. Otherwise there, then in the others by
- * priority; when all are full, objects of the preferred one (or the first) are evicted.
- * INVALID_PARAMS (0 bytes; strict without a tier), TIER_NOT_FOUND, NO_AVAILABLE_HANDLE, SHUTTING_DOWN. */
+/* Which tier is the fast one and which the slow one, NEAP_TIER_ANY: there is none. Auto: the first two by priority; manual: by
+ * tags. */
+void neap_tiers_roles(const struct neap_tiers *tiers, const struct neap_scheduler_settings *scheduler, uint32_t *fast_p,
+                      uint32_t *slow_p);
+
+/* A handle with one reference. `preferred`: an index or NEAP_TIER_ANY. Strict: there or nowhere. Otherwise there, then in the
+ * others by priority; when all are full, objects of the preferred one (or the first) are evicted. INVALID_PARAMS (0 bytes;
+ * strict without a tier), TIER_NOT_FOUND, NO_AVAILABLE_HANDLE, SHUTTING_DOWN. */
 int neap_tiers_allocate(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, bool strict, struct neap_handle **handle_p);
 
-/* Evicts what the watermarks ask for, at most `steps` objects looked at: true when there is more to do. Cheap when there is nothing. */
+/* Evicts what the watermarks ask for, at most `steps` objects looked at: true when there is more to do. Cheap when there is
+ * nothing. */
 bool neap_tiers_maintain(struct neap_tiers *tiers, uint32_t steps);
 
 struct neap_tier_stats {

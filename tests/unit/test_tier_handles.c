@@ -101,6 +101,13 @@ START_TEST(priorities_tags_and_errors)
 	ck_assert_uint_eq(neap_tiers_tagged(&tiers, "fast"), fast_index);
 	ck_assert_uint_eq(neap_tiers_tagged(&tiers, "slow"), slow_index);
 	ck_assert_uint_eq(neap_tiers_tagged(&tiers, "nosuch"), NEAP_TIER_ANY);
+	struct neap_scheduler_settings scheduler = {0};
+	uint32_t upper, lower;
+	neap_tiers_roles(&tiers, &scheduler, &upper, &lower);
+	ck_assert(upper == fast_index && lower == slow_index);
+	scheduler = (struct neap_scheduler_settings){.role_mode = NEAP_ROLES_MANUAL, .fast_tier_tag = "ram"};
+	neap_tiers_roles(&tiers, &scheduler, &upper, &lower);
+	ck_assert(upper == fast_index && lower == NEAP_TIER_ANY);
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, 0, NEAP_TIER_ANY, false, &handle), NEAP_STORE_INVALID_PARAMS);
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, 1, NEAP_TIER_ANY, true, &handle), NEAP_STORE_INVALID_PARAMS);
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, 1, 2, true, &handle), NEAP_STORE_TIER_NOT_FOUND);
