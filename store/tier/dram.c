@@ -35,9 +35,9 @@ static int check_options(const struct neap_dram *dram, const struct neap_dram_op
 		         (unsigned long long)page);
 		return NEAP_EINVAL;
 	}
-	if (dram->capacity == 0 || dram->capacity > UINT64_C(1) << 56) {
-		snprintf(why, why_size, "a capacity of %llu bytes: it must be at least a page (%llu), and memory of this machine",
-		         (unsigned long long)options->capacity, (unsigned long long)page);
+	if (dram->capacity == 0 || (dram->capacity - 1) / slab >= NEAP_SLABS_MAX) {
+		snprintf(why, why_size, "a capacity of %llu bytes: it must be at least a page (%llu) and at most %u slabs of %llu",
+		         (unsigned long long)options->capacity, (unsigned long long)page, NEAP_SLABS_MAX, (unsigned long long)slab);
 		return NEAP_EINVAL;
 	}
 	return NEAP_OK;

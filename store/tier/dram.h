@@ -11,6 +11,7 @@
 
 #define NEAP_SLAB_MIN (UINT64_C(2) << 20)
 #define NEAP_SLAB_MAX (UINT64_C(64) << 20)
+#define NEAP_SLABS_MAX (1u << 20)
 
 enum neap_pages {
 	NEAP_PAGES_NORMAL,

@@ -1,4 +1,5 @@
 /* Memory tiers: slabs, runs, and what a drained slab gives out. */
+#include "reactor/net.h"
 #include "store/tier/dram.h"
 #include "tests/support/coverage.h"
 #include <check.h>
@@ -324,7 +325,7 @@ START_TEST(bad_options_are_named)
 		{{.capacity = MIB, .slab_bytes = 3 * MIB, .numa_node = -1}, NEAP_EINVAL, "power of two from 2 MiB to 64 MiB"},
 		{{.capacity = MIB, .slab_bytes = 128 * MIB, .numa_node = -1}, NEAP_EINVAL, "power of two from 2 MiB to 64 MiB"},
 		{{.capacity = MIB, .unit = 48, .numa_node = -1}, NEAP_EINVAL, "an alignment of 48"},
-		{{.capacity = UINT64_C(1) << 52, .extents_max = 8, .numa_node = -1}, NEAP_ENOMEM, "choose a smaller capacity"},
+		{{.capacity = UINT64_C(1) << 52, .numa_node = -1}, NEAP_EINVAL, "at most 1048576 slabs"},
 		{{.capacity = MIB, .numa_node = 999}, NEAP_ENUMA, "numa_node 999"},
 	};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -402,6 +403,56 @@ START_TEST(what_is_stored_stays)
 }
 END_TEST
 
+/* A heap that counts, and refuses one allocation. */
+static struct {
+	uint64_t live_bytes, count, refused;
+} heap;
+
+static void *heap_allocate(void *user, size_t bytes)
+{
+	(void)user;
+	if (heap.count++ == heap.refused)
+		return NULL;
+	heap.live_bytes += bytes;
+	return calloc(1, bytes);
+}
+
+static void heap_release(void *user, void *memory, size_t bytes)
+{
+	(void)user;
+	heap.live_bytes -= memory ? bytes : 0;
+	free(memory);
+}
+
+START_TEST(simulated_memory_is_the_reactors_and_may_be_refused)
+{
+	static struct neap_net net;
+	struct neap_reactor_options simulated = {.net = &net, .alloc = {heap_allocate, heap_release, NULL}};
+	struct neap_dram_options small = {.capacity = 5 * MIB, .slab_bytes = SLAB, .numa_node = 3, .pages = NEAP_PAGES_RESERVED};
+	struct neap_reactor *simulation;
+	heap.refused = UINT64_MAX;
+	heap.count = heap.live_bytes = 0;
+	ck_assert_int_eq(neap_reactor_create(&simulation, &simulated), NEAP_OK);
+	uint64_t before = heap.live_bytes, begin_count = heap.count;
+	ck_assert_int_eq(neap_dram_create(&dram, simulation, &small, why, sizeof why), NEAP_OK);
+	uint64_t allocations = heap.count - begin_count;
+	ck_assert_uint_gt(heap.live_bytes - before, 5 * MIB);
+	ck_assert_uint_eq((uintptr_t)dram.base % 4096, 0);
+	memset(dram.base, 1, dram.capacity);
+	ck_assert_int_eq(neap_dram_close(&dram, NULL, NULL), NEAP_OK);
+	ck_assert_uint_eq(heap.live_bytes, before);
+	for (uint64_t i = 0; i < allocations; i++) { /* each in turn */
+		heap.refused = heap.count + i;
+		ck_assert_int_eq(neap_dram_create(&dram, simulation, &small, why, sizeof why), NEAP_ENOMEM);
+		ck_assert_ptr_nonnull(strstr(why, "memory"));
+		ck_assert_uint_eq(heap.live_bytes, before);
+	}
+	ck_assert_int_eq(support_reactor_destroy(simulation), NEAP_OK);
+	ck_assert_uint_eq(heap.live_bytes, 0);
+	ck_assert_int_eq(support_reactor_destroy(reactor), NEAP_OK);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("memory tier");
@@ -417,6 +468,7 @@ int main(void)
 	tcase_add_test(cases, registration_that_fails_is_taken_back);
 	tcase_add_test(cases, bad_options_are_named);
 	tcase_add_test(cases, placement);
+	tcase_add_test(cases, simulated_memory_is_the_reactors_and_may_be_refused);
 	tcase_add_loop_test(cases, what_is_stored_stays, 0, 3);
 	tcase_set_timeout(cases, 60);
 	suite_add_tcase(suite, cases);
