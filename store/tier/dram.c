@@ -151,13 +151,36 @@ static int detach_slab(struct neap_dram *dram, uint32_t slab, void (*released)(v
 	return error;
 }
 
-static void finish_close(struct neap_dram *dram)
+static void end_close(struct neap_dram *dram)
 {
 	void (*closed)(void *user) = dram->closed;
 	void *user = dram->closed_user;
 	release_all(dram);
 	if (closed)
 		closed(user);
+}
+
+/* From the end. What is mapped still is what `capacity` says. */
+static void unmap_piece(struct neap_ready *ready)
+{
+	struct neap_dram *dram = (struct neap_dram *)(void *)((char *)ready - offsetof(struct neap_dram, unmapping));
+	uint64_t left = (dram->capacity - 1) / dram->slab_bytes * dram->slab_bytes;
+	if (left == 0) {
+		end_close(dram);
+		return;
+	}
+	neap_dram_unmap(dram->reactor, dram->base + left, dram->capacity - left);
+	dram->capacity = left;
+	neap_ready_again(dram->reactor, ready);
+}
+
+static void finish_close(struct neap_dram *dram)
+{
+	dram->unmapping.run = unmap_piece;
+	if (neap_reactor_simulated(dram->reactor) || dram->capacity <= NEAP_SLAB_MAX)
+		end_close(dram);
+	else
+		neap_ready_again(dram->reactor, &dram->unmapping);
 }
 
 static void released_to_close(void *argument)
@@ -182,6 +205,8 @@ int neap_dram_close(struct neap_dram *dram, void (*closed)(void *user), void *us
 	int error = NEAP_OK;
 	if (dram->rounded_bytes > 0 || dram->renewing > 0)
 		return NEAP_EBUSY;
+	if (dram->unmapping.queued)
+		return NEAP_ECLOSED;
 	dram->closed = closed;
 	dram->closed_user = user;
 	dram->detaching++;

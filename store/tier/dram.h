@@ -67,6 +67,7 @@ struct neap_dram {
 	uint32_t attached, detaching, renewing, draining;
 	void (*closed)(void *user);
 	void *closed_user;
+	struct neap_ready unmapping; /* of a large one: a slab a turn */
 };
 
 struct neap_dram_stats {
@@ -82,7 +83,8 @@ int neap_dram_create(struct neap_dram *dram, struct neap_reactor *reactor, const
 /* Registers all slabs. When that fails some are: neap_dram_close takes them back. */
 int neap_dram_attach(struct neap_dram *dram, const struct neap_slab_ops *ops, void *user, char *why, size_t why_size);
 /* NEAP_EBUSY while something is allocated or a slab is being renewed; or the error of `detach`, then call it again. `closed`
- * comes when all slabs are released and the mapping is gone: at once or from a turn. */
+ * comes when all slabs are released and the mapping is gone: at once or from a turn. Giving back touched memory takes the kernel
+ * time, so a mapping larger than NEAP_SLAB_MAX goes slab by slab. */
 int neap_dram_close(struct neap_dram *dram, void (*closed)(void *user), void *user);
 
 /* Numbers of neap/store_error.h: INVALID_PARAMS for 0 bytes, NO_AVAILABLE_HANDLE. */

@@ -57,7 +57,6 @@ int neap_extents_create(struct neap_extents *extents, struct neap_reactor *react
 
 void neap_extents_destroy(struct neap_extents *extents)
 {
-	assert((!extents->nodes || !neap_extents_check(extents)) && "a broken allocator");
 	if (extents->nodes)
 		neap_release(extents->reactor, extents->nodes, (size_t)extents->nodes_max * sizeof *extents->nodes);
 	*extents = (struct neap_extents){0};

@@ -184,9 +184,24 @@ static void staging_closed(void *user)
 
 static void end_again(struct neap_timer *timer, void *user);
 
+/* A file without a name goes with its last descriptor, and a large one takes the file system a while. True: comes back when
+ * done. */
+static bool close_data(struct neap_storage *storage)
+{
+	struct neap_job *job = storage->data_fd >= 0 ? neap_pool_take(&storage->jobs) : NULL;
+	if (!job)
+		return false;
+	*job = (struct neap_job){.storage = storage, .kind = NEAP_JOB_CLOSE, .fd = storage->data_fd, .length = 1};
+	storage->data_fd = -1;
+	storage->ops->submit(storage->way, job);
+	return true;
+}
+
 static void end_now(struct neap_ready *ready)
 {
 	struct neap_storage *storage = (struct neap_storage *)(void *)((char *)ready - offsetof(struct neap_storage, ending));
+	if (close_data(storage))
+		return;
 	/* refused when its slabs are busy in the engine: local requests that use them must end first */
 	if (neap_dram_close(&storage->staging, staging_closed, storage))
 		(void)neap_timer_start(storage->reactor, &storage->again, neap_now(storage->reactor) + BUSY_NS, end_again, storage);
@@ -400,6 +415,7 @@ static void count(struct neap_storage_stats *stats, const struct neap_job *job)
 		stats->bytes_written += job->done;
 		break;
 	case NEAP_JOB_PUNCH: stats->buckets_punched += job->system_errno == 0; return;
+	case NEAP_JOB_CLOSE: return;
 	}
 	stats->failures += job->system_errno != 0;
 }

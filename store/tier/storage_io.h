@@ -7,7 +7,7 @@
 /* Moved at once: what one read may keep a thread and the page cache busy with. */
 #define NEAP_STORAGE_CHUNK (UINT64_C(4) << 20)
 
-enum neap_job_kind { NEAP_JOB_READ, NEAP_JOB_WRITE, NEAP_JOB_PUNCH };
+enum neap_job_kind { NEAP_JOB_READ, NEAP_JOB_WRITE, NEAP_JOB_PUNCH, NEAP_JOB_CLOSE };
 
 struct neap_job {
 	struct neap_job *next;
@@ -17,7 +17,7 @@ struct neap_job {
 	uint64_t offset, length, done;
 	unsigned char *memory;
 	int system_errno;
-	neap_storage_func *finished; /* NULL: a punch */
+	neap_storage_func *finished; /* NULL: one of our own */
 	void *user;
 	uint32_t bucket;
 };

@@ -43,6 +43,7 @@ static void prepare(struct io_uring_sqe *sqe, struct neap_job *job)
 	case NEAP_JOB_PUNCH:
 		io_uring_prep_fallocate(sqe, job->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)left);
 		break;
+	case NEAP_JOB_CLOSE: io_uring_prep_close(sqe, job->fd); break;
 	}
 	io_uring_sqe_set_data(sqe, job);
 	io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
@@ -74,13 +75,13 @@ static void flush(struct neap_ready *ready)
 static void completed(struct ring *ring, struct neap_job *job, int result)
 {
 	ring->in_kernel--;
-	if (result == -EINTR || result == -EAGAIN) {
+	if ((result == -EINTR && job->kind != NEAP_JOB_CLOSE) || result == -EAGAIN) {
 		append(ring, job);
 		return;
 	}
 	if (result < 0)
 		job->system_errno = -result;
-	else if (job->kind == NEAP_JOB_PUNCH)
+	else if (job->kind == NEAP_JOB_PUNCH || job->kind == NEAP_JOB_CLOSE)
 		job->done = job->length;
 	else if (result == 0)
 		job->system_errno = ENODATA;
@@ -127,7 +128,7 @@ static bool has_operations(struct io_uring *uring)
 {
 	struct io_uring_probe *probe = io_uring_get_probe_ring(uring);
 	bool has = probe && io_uring_opcode_supported(probe, IORING_OP_READ) && io_uring_opcode_supported(probe, IORING_OP_WRITE) &&
-	           io_uring_opcode_supported(probe, IORING_OP_FALLOCATE);
+	           io_uring_opcode_supported(probe, IORING_OP_FALLOCATE) && io_uring_opcode_supported(probe, IORING_OP_CLOSE);
 	if (probe)
 		io_uring_free_probe(probe);
 	return has;
@@ -155,7 +156,7 @@ int neap_storage_ring_begin(struct neap_reactor *reactor, uint32_t jobs_max, uin
 	(void)io_uring_register_iowq_max_workers(&ring->uring, workers); /* older kernels have limits of their own */
 	int error = has_operations(&ring->uring) ? NEAP_OK : NEAP_ENOTSUP;
 	if (error)
-		snprintf(why, why_size, "io_uring: this kernel's cannot read, write and punch files");
+		snprintf(why, why_size, "io_uring: this kernel's cannot read, write, punch and close files");
 	else
 		error = neap_watch_start(reactor, &ring->watch, ring->uring.ring_fd, NEAP_READABLE, arrived);
 	if (error) {

@@ -38,6 +38,7 @@ static ssize_t move(const struct neap_job *job, size_t length)
 	case NEAP_JOB_READ: return pread(job->fd, job->memory + job->done, length, offset);
 	case NEAP_JOB_WRITE: return pwrite(job->fd, job->memory + job->done, length, offset);
 	case NEAP_JOB_PUNCH: break;
+	case NEAP_JOB_CLOSE: (void)close(job->fd); return (ssize_t)length;
 	}
 	int failed = fallocate(job->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)length);
 	return failed ? -1 : (ssize_t)length;

@@ -403,6 +403,22 @@ START_TEST(what_is_stored_stays)
 }
 END_TEST
 
+START_TEST(a_large_mapping_goes_slab_by_slab)
+{
+	struct neap_dram_options large = {.capacity = 200 * MIB, .slab_bytes = 64 * MIB, .numa_node = -1};
+	ck_assert_int_eq(neap_dram_create(&dram, reactor, &large, why, sizeof why), NEAP_OK);
+	is_closed = false;
+	ck_assert_int_eq(neap_dram_close(&dram, closed, &dram), NEAP_OK);
+	ck_assert(!is_closed);
+	ck_assert_int_eq(neap_dram_close(&dram, closed, &dram), NEAP_ECLOSED);
+	for (int turn = 0; !is_closed; turn++) {
+		ck_assert_int_lt(turn, 100);
+		ck_assert_int_gt(neap_reactor_run_once(reactor, NULL), 0);
+	}
+	ck_assert_int_eq(support_reactor_destroy(reactor), NEAP_OK);
+}
+END_TEST
+
 /* A heap that counts, and refuses one allocation. */
 static struct {
 	uint64_t live_bytes, count, refused;
@@ -468,6 +484,7 @@ int main(void)
 	tcase_add_test(cases, registration_that_fails_is_taken_back);
 	tcase_add_test(cases, bad_options_are_named);
 	tcase_add_test(cases, placement);
+	tcase_add_test(cases, a_large_mapping_goes_slab_by_slab);
 	tcase_add_test(cases, simulated_memory_is_the_reactors_and_may_be_refused);
 	tcase_add_loop_test(cases, what_is_stored_stays, 0, 3);
 	tcase_set_timeout(cases, 60);
