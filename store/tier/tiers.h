@@ -1,0 +1,84 @@
+/* The tiers of a store: which one takes a value, and what goes when they are full. Owner thread only.
+ *
+ * Results are numbers of neap/store_error.h but where it says otherwise. */
+#ifndef NEAP_STORE_TIER_TIERS_H
+#define NEAP_STORE_TIER_TIERS_H
+
+#include "store/tier/config.h"
+#include "store/tier/handle.h"
+
+#define NEAP_TIER_ANY UINT32_MAX
+
+struct neap_tiers_options {
+	uint32_t handles_max;           /* default 1 Mi */
+	uint64_t quarantine_limit;      /* bytes; 0: a quarter of all tiers in memory. See neap_exposure_begin */
+	uint32_t evict_steps;           /* objects an allocation may look at to make room; default 4096 */
+	double watermark_low, watermark_high; /* default 0.70, 0.90 */
+	/* The eviction chose this object: forget it and drop the index's reference. Doing nothing keeps it. Not NULL, or nothing is
+	 * ever evicted and full is full. */
+	void (*evict)(void *user, struct neap_handle *handle);
+	void *user;
+};
+
+struct neap_tiers_tier {
+	struct neap_tier tier; /* first */
+	struct neap_tiers *tiers;
+	enum neap_tier_kind kind;
+	uint64_t capacity;
+	int32_t priority;
+	uint32_t tag_count;
+	char tags[NEAP_TAGS_MAX][NEAP_TAG_SIZE];
+};
+
+struct neap_tiers {
+	struct neap_handles handles;
+	struct neap_tiers_options options; /* with defaults filled in */
+	uint32_t count;
+	struct neap_tiers_tier tiers[NEAP_TIERS_MAX];
+	uint32_t order[NEAP_TIERS_MAX]; /* indices, the highest priority first */
+	bool closing;
+};
+
+/* NEAP_EINVAL, NEAP_ENOMEM (neap/error.h). `tiers` does not move. */
+int neap_tiers_create(struct neap_tiers *tiers, struct neap_reactor *reactor, const struct neap_tiers_options *options);
+/* From now on SHUTTING_DOWN is all an allocation gets. */
+void neap_tiers_close(struct neap_tiers *tiers);
+int neap_tiers_destroy(struct neap_tiers *tiers); /* NEAP_EBUSY while handles are held or in quarantine */
+
+/* Adds a tier; of equal priority the one added first is preferred. NEAP_ELIMIT beyond NEAP_TIERS_MAX. */
+int neap_tiers_add(struct neap_tiers *tiers, const struct neap_tier_settings *settings, const struct neap_tier_ops *ops,
+                   void *backend, uint64_t capacity, uint32_t *index_p);
+extern const struct neap_tier_ops neap_dram_tier_ops; /* backend: struct neap_dram */
+
+/* The tier's index, or NEAP_TIER_ANY when none has the tag; the preferred one of several. */
+uint32_t neap_tiers_tagged(const struct neap_tiers *tiers, const char *tag);
+
+/* Which tier is the fast one and which the slow one, NEAP_TIER_ANY: there is none. Auto: the first two by priority; manual: by
+ * tags. */
+void neap_tiers_roles(const struct neap_tiers *tiers, const struct neap_scheduler_settings *scheduler, uint32_t *fast_p,
+                      uint32_t *slow_p);
+
+/* A handle with one reference. `preferred`: an index or NEAP_TIER_ANY. Strict: there or nowhere. Otherwise there, then in the
+ * others by priority; when all are full, objects of the preferred one (or the first) are evicted. INVALID_PARAMS (0 bytes;
+ * strict without a tier), TIER_NOT_FOUND, NO_AVAILABLE_HANDLE, SHUTTING_DOWN. */
+int neap_tiers_allocate(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, bool strict, struct neap_handle **handle_p);
+
+/* Evicts what the watermarks ask for, at most `steps` objects looked at: true when there is more to do. Cheap when there is
+ * nothing. */
+bool neap_tiers_maintain(struct neap_tiers *tiers, uint32_t steps);
+
+struct neap_tier_stats {
+	enum neap_tier_kind kind;
+	int32_t priority;
+	uint64_t capacity;
+	struct neap_tier_counts counts;
+	struct neap_evict_stats evictions;
+};
+int neap_tiers_stats(const struct neap_tiers *tiers, uint32_t index, struct neap_tier_stats *stats_p); /* TIER_NOT_FOUND */
+
+static inline uint32_t neap_tiers_index(const struct neap_tiers *tiers, const struct neap_tier *tier)
+{
+	return (uint32_t)((const struct neap_tiers_tier *)(const void *)tier - tiers->tiers);
+}
+
+#endif
