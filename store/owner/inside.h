@@ -1,0 +1,150 @@
+/* What the files of this room share. */
+#ifndef NEAP_STORE_OWNER_INSIDE_H
+#define NEAP_STORE_OWNER_INSIDE_H
+
+#include "reactor/core.h"
+#include "reactor/pool.h"
+#include "store/owner/owner.h"
+#include <neap/store_error.h>
+
+/* Summing takes about 0.1 ms for this much: a piece a turn. */
+#define NEAP_SUM_PIECE (UINT64_C(1) << 20)
+
+#define NEAP_KEY_INLINE 88u
+
+/* One for each key that has a value or a pending write. */
+struct neap_entry {
+	struct neap_entry *next; /* in its bucket */
+	uint64_t hash;
+	struct neap_handle *handle; /* of the value; NULL: none */
+	uint64_t generation;        /* of the value; differs for each value this owner ever had */
+	uint64_t write_id;          /* that committed it; 0: not a pending write */
+	uint64_t pending;           /* write or move that may commit next: its id; 0: none */
+	uint32_t crc;
+	uint16_t key_length;
+	bool has_crc;
+	bool pending_move; /* `pending` is a move */
+	union {
+		char inside[NEAP_KEY_INLINE];
+		char *outside;
+	} key;
+};
+
+struct neap_shard {
+	struct neap_entry **buckets;
+	uint32_t bucket_count, used; /* power of two */
+};
+
+/* The bytes of a value, to be summed a piece at a time. */
+struct neap_sum {
+	struct neap_ready ready; /* first */
+	const unsigned char *bytes;
+	uint64_t size, done;
+	uint32_t crc;
+	bool wanted, has_expected;
+	uint32_t expected;
+	struct neap_machine *machine;
+	uint8_t on_right, on_wrong;
+};
+
+struct neap_write_record {
+	struct neap_machine machine;
+	struct neap_timer timer;
+	struct neap_owner *owner;
+	struct neap_entry *entry; /* NULL: the key is free for another write */
+	struct neap_handle *handle;
+	struct neap_exposure exposure;
+	struct neap_grant_token token;
+	struct neap_sum sum;
+	uint64_t size, lease_end_ns;
+	neap_committed_func *done;
+	void *user;
+};
+
+struct neap_pin_record {
+	struct neap_machine machine;
+	struct neap_timer timer;
+	struct neap_owner *owner;
+	struct neap_handle *handle;
+	struct neap_exposure exposure;
+	struct neap_grant_token token;
+	uint64_t key_hash, lease_end_ns;
+};
+
+struct neap_move_record {
+	struct neap_machine machine;
+	struct neap_owner *owner;
+	struct neap_entry *entry; /* of a pull: NULL when it has ended */
+	struct neap_handle *handle;
+	struct neap_sum sum;
+	bool push, opening, ended, later;
+	bool has_crc;
+	uint32_t crc, count, held;
+	uint64_t size, generation;
+	struct neap_moved moved;
+	void (*done)(void *user, const struct neap_moved *moved);
+	void (*released)(void *user);
+	void *user;
+	char segment[NEAP_NAME_MAX + 1];
+	struct neap_remote_slice slices[NEAP_MOVE_SLICES_MAX];
+};
+
+struct neap_owner {
+	struct neap_engine *engine;
+	struct neap_reactor *reactor;
+	struct neap_tiers *tiers;
+	struct neap_owner_options options;
+	struct neap_shard *shards;
+	struct neap_pool entries, writes, pins, moves;
+	struct neap_reactor_class *write_class, *pin_class, *move_class;
+	struct neap_timer scan;
+	uint32_t scan_shard;
+	struct neap_ready tend; /* evicts, ends things while closing */
+	uint64_t generation, key_bytes, keys, bytes;
+	struct neap_owner_stats stats;
+	void (*closed)(void *user);
+	void *closed_user;
+	bool closing;
+};
+
+/* --- index.c: keys */
+
+int neap_index_create(struct neap_owner *owner);
+void neap_index_destroy(struct neap_owner *owner);
+uint64_t neap_key_hash(const struct neap_key *key);
+struct neap_entry *neap_entry_find(const struct neap_owner *owner, const struct neap_key *key);
+/* The key's entry, made when there is none. NULL: keys_max, key_bytes_max or no memory. */
+struct neap_entry *neap_entry_get(struct neap_owner *owner, const struct neap_key *key);
+/* Gives it back when nothing is left in it. */
+void neap_entry_settle(struct neap_owner *owner, struct neap_entry *entry);
+struct neap_key neap_entry_key(const struct neap_entry *entry);
+/* The value of the entry is this handle from now on; the reference goes to the index. */
+void neap_entry_publish(struct neap_owner *owner, struct neap_entry *entry, struct neap_handle *handle, uint64_t write_id,
+                        const struct neap_sum *sum);
+/* Takes the value out. Its memory is free when nobody else holds it: returns these bytes. */
+uint64_t neap_entry_withdraw(struct neap_owner *owner, struct neap_entry *entry);
+
+/* --- sum.c */
+
+/* Posts right or wrong to the machine, from a later piece of work. Without anything to compare and verify off it only posts. */
+void neap_sum_begin(struct neap_sum *sum, struct neap_owner *owner, struct neap_handle *handle, uint64_t size);
+void neap_sum_cancel(struct neap_sum *sum, struct neap_reactor *reactor);
+
+/* --- owner.c */
+
+int neap_owner_check_key(const struct neap_owner *owner, const struct neap_key *key); /* SHUTTING_DOWN, INVALID_PARAMS */
+/* The steps that prewrite and pull share: 0 and an entry without value and pending write, and a handle with one reference. */
+int neap_owner_reserve(struct neap_owner *owner, const struct neap_key *key, uint64_t size, uint32_t tier,
+                       struct neap_entry **entry_p, struct neap_handle **handle_p, uint64_t *retry_after_ns_p);
+void neap_owner_wake(struct neap_owner *owner);
+
+/* --- write_record.c, pin_record.c, move_record.c */
+
+extern const struct neap_machine_kind neap_write_record_kind, neap_pin_record_kind, neap_move_record_kind;
+/* The foreground check: a write whose lease is over ends now, even if its timer has still to fire. */
+void neap_write_look(struct neap_owner *owner, struct neap_entry *entry);
+uint64_t neap_write_left_ns(struct neap_owner *owner, uint64_t write_id);
+void neap_writes_close(struct neap_owner *owner);
+void neap_pins_close(struct neap_owner *owner);
+
+#endif

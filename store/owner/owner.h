@@ -1,0 +1,196 @@
+/* The owner: the values that this process holds, and who may reach their memory.
+ *
+ * A key is written once. A write is a reservation (a pending write, at most one a key), then bytes, then a commit. An accessor moves
+ * the bytes itself under a grant with a lease (FORWARD: prewrite, commit, revoke; pin, unpin), or asks the owner to move them between a
+ * tier and the accessor's granted buffers (REVERSE: pull, push). docs/LEASES.md has the rules and the reasons.
+ *
+ * Nothing here knows of RPCs, the directory, or time between machines. Owner thread only. Results are numbers of neap/store_error.h
+ * unless a comment says otherwise. Keys and arguments are copied. */
+#ifndef NEAP_STORE_OWNER_OWNER_H
+#define NEAP_STORE_OWNER_OWNER_H
+
+#include "store/tier/tiers.h"
+#include <neap/engine.h>
+
+#define NEAP_KEY_MAX 4096u       /* bytes of a key */
+#define NEAP_MOVE_SLICES_MAX 64u /* buffers of an accessor in one pull or push */
+
+struct neap_owner;
+
+struct neap_key {
+	const char *bytes; /* any bytes */
+	uint32_t length;
+};
+
+struct neap_owner_options {
+	uint32_t shards;           /* power of two; default 1024 */
+	uint64_t keys_max;         /* values and pending writes together; default 1 Mi */
+	uint64_t key_bytes_max;    /* memory for keys; default 256 MiB */
+	uint32_t writes_max;       /* pending ones, those being committed and in quarantine; default 65536 */
+	uint32_t pins_max;         /* default 65536 */
+	uint32_t moves_max;        /* default 4096 */
+	uint64_t lease_ns;         /* of a write and of a pin; default 5 s (p2p_key_lease_duration_ms) */
+	uint64_t scan_interval_ns; /* default 1 s (p2p_key_lease_scan_interval_ms) */
+	uint64_t move_timeout_ns;  /* of one pull or push; default 30 s */
+	bool verify;               /* sum each value when it is committed, also when the accessor sent no crc */
+	/* May be NULL. A value can be read from now on; a value cannot be found any more (removed or evicted). Called inside actions: they
+	 * may note what they are told and post, not call back into the owner. */
+	void (*published)(void *user, const struct neap_key *key, uint64_t size, uint64_t generation);
+	void (*withdrawn)(void *user, const struct neap_key *key, uint64_t generation);
+	void *user;
+};
+
+/* `tiers` is to be created with `evict = neap_owner_evict` and `user` the owner: neap_owner_create fills these in. `engine` is a home
+ * engine; both outlive the owner. Numbers of neap/error.h. */
+int neap_owner_create(struct neap_owner **owner_p, struct neap_engine *engine, struct neap_tiers *tiers,
+                      const struct neap_owner_options *options);
+/* No new operations. Reservations and pins end; `closed` comes from a turn when no peer can reach any memory and all values are gone. */
+void neap_owner_close(struct neap_owner *owner, void (*closed)(void *user), void *user);
+void neap_owner_destroy(struct neap_owner *owner); /* after `closed` */
+
+/* --- FORWARD ------------------------------------------------------------------------------------------------------------ */
+
+struct neap_write_grant {
+	uint64_t write_id; /* write_operation_id; never 0 */
+	void *address;
+	uint64_t size;
+	struct neap_grant_token token;
+	uint64_t lease_ns; /* from now on; the accessor counts from when it sent the request */
+};
+
+struct neap_prewrite {
+	struct neap_key key;
+	uint64_t size;             /* bytes, > 0 */
+	uint32_t tier;             /* index, or NEAP_TIER_ANY */
+	uint64_t peer;             /* the caller's number for the accessor instance */
+	const uint8_t *instance;   /* 16 bytes: only that engine may use the grant; NULL: any that knows it */
+};
+
+/* INVALID_PARAMS (empty or long key, size 0), REPLICA_IS_PROCESSING (*retry_after_ns_p: until its lease ends), OBJECT_ALREADY_EXISTS,
+ * NO_AVAILABLE_HANDLE, TIER_NOT_FOUND, UNAVAILABLE_IN_CURRENT_MODE (no tier in memory took it), SHUTTING_DOWN. */
+int neap_owner_prewrite(struct neap_owner *owner, const struct neap_prewrite *request, struct neap_write_grant *grant_p,
+                        uint64_t *retry_after_ns_p);
+
+struct neap_commit {
+	struct neap_key key;
+	uint64_t write_id, size;
+	bool has_crc;
+	uint32_t crc; /* crc32c of the whole value */
+};
+
+/* `done` once, from a turn: OK with the generation, DATA_COPY_FAILED when the bytes are not what the crc says (the reservation is gone).
+ * It is called only when this returns OK. A commit of an id that is committed already is `done` with OK again. Refused: INVALID_PARAMS
+ * (also a size that is not the reserved one), OBJECT_NOT_FOUND (no such pending write), LEASE_EXPIRED, INVALID_WRITE (another id),
+ * REPLICA_IS_PROCESSING (this commit is under way). */
+typedef void neap_committed_func(void *user, int error, uint64_t generation);
+int neap_owner_commit(struct neap_owner *owner, const struct neap_commit *request, neap_committed_func *done, void *user);
+
+/* OK when it was revoked, or there is no such write any more. LEASE_EXPIRED: it had ended by itself. INVALID_WRITE: another write is
+ * pending, or this one is committed. REPLICA_IS_PROCESSING: is being committed. */
+int neap_owner_revoke(struct neap_owner *owner, const struct neap_key *key, uint64_t write_id);
+
+/* Its accessor is gone. Nothing when the write has ended. */
+void neap_owner_write_lost(struct neap_owner *owner, uint64_t write_id);
+
+struct neap_read_grant {
+	uint64_t read_id; /* read_operation_id; never 0, one for each reader */
+	void *address;
+	uint64_t size, generation;
+	bool has_crc;
+	uint32_t crc;
+	struct neap_grant_token token;
+	uint64_t lease_ns;
+};
+
+struct neap_pin {
+	struct neap_key key;
+	uint64_t peer;
+	const uint8_t *instance;
+};
+
+/* INVALID_PARAMS, OBJECT_NOT_FOUND, UNAVAILABLE_IN_CURRENT_MODE (the value is in no memory), NO_AVAILABLE_HANDLE (pins_max, grants, or
+ * quarantine), SHUTTING_DOWN. Counts as an access. */
+int neap_owner_pin(struct neap_owner *owner, const struct neap_pin *request, struct neap_read_grant *grant_p);
+/* OK when it was unpinned, or there is no such pin any more; LEASE_EXPIRED: it is ending by itself; INVALID_READ: of another key. */
+int neap_owner_unpin(struct neap_owner *owner, const struct neap_key *key, uint64_t read_id);
+void neap_owner_pin_lost(struct neap_owner *owner, uint64_t read_id);
+
+/* --- REVERSE, and local ------------------------------------------------------------------------------------------------- */
+
+/* A buffer of an accessor. */
+struct neap_remote_slice {
+	const char *segment; /* engine name; NULL: this process */
+	uint64_t address, length;
+	struct neap_grant_token token; /* segment NULL: none is needed */
+};
+
+struct neap_move {
+	struct neap_key key;
+	const struct neap_remote_slice *slices; /* all of one segment */
+	uint32_t count;                         /* 1..NEAP_MOVE_SLICES_MAX */
+	uint32_t tier;                          /* of a pull: index or NEAP_TIER_ANY */
+	bool has_crc;                           /* of a pull: what the value must be */
+	uint32_t crc;
+};
+
+struct neap_moved {
+	int error;
+	struct neap_outcome outcome; /* of the first request that failed, when error is TRANSFER_FAIL */
+	uint64_t size, generation;
+	bool has_crc;
+	uint32_t crc;
+	bool held; /* a byte may still move; `released` follows */
+};
+
+/* Reads the value from the accessor's buffers and commits it. `done` once, from a turn, when this returns OK: OK, TRANSFER_FAIL,
+ * DATA_COPY_FAILED. Refused as prewrite. `released` (may be NULL) once after a `done` with held. */
+int neap_owner_pull(struct neap_owner *owner, const struct neap_move *request,
+                    void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user);
+
+/* Writes the value into the accessor's buffers, which together must be exactly as long. Refused: INVALID_PARAMS, OBJECT_NOT_FOUND, ... */
+int neap_owner_push(struct neap_owner *owner, const struct neap_move *request,
+                    void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user);
+
+/* --- values ------------------------------------------------------------------------------------------------------------- */
+
+struct neap_value {
+	struct neap_handle *handle; /* held for the caller: neap_handle_drop */
+	void *address;              /* NULL: not in memory */
+	uint64_t size, generation;
+	bool has_crc;
+	uint32_t crc;
+};
+
+/* For small values and local readers: the value, held. OBJECT_NOT_FOUND, SHUTTING_DOWN. Counts as an access. */
+int neap_owner_hold(struct neap_owner *owner, const struct neap_key *key, struct neap_value *value_p);
+/* Copies a whole value in and commits it at once: for small ones that came inside a request. Errors as prewrite. */
+int neap_owner_put_copy(struct neap_owner *owner, const struct neap_key *key, const void *bytes, uint64_t size, uint64_t *generation_p);
+
+bool neap_owner_exists(const struct neap_owner *owner, const struct neap_key *key);
+int neap_owner_remove(struct neap_owner *owner, const struct neap_key *key); /* OBJECT_NOT_FOUND */
+
+/* Walks the keys that have values, a shard after the other: begin with a zeroed cursor, false at the end. What is added or removed
+ * meanwhile may be seen or not. */
+struct neap_owner_cursor {
+	uint32_t shard;
+	uint64_t index;
+};
+bool neap_owner_next(const struct neap_owner *owner, struct neap_owner_cursor *cursor, struct neap_key *key_p, uint64_t *size_p,
+                     uint64_t *generation_p);
+
+struct neap_owner_stats {
+	uint64_t keys, bytes;                      /* values */
+	uint32_t pending, committing, quarantined; /* writes */
+	uint32_t pins, moves;
+	uint64_t quarantined_bytes;
+	uint64_t prewrites, commits, revokes, expired_writes, lost_writes, wrong_sums;
+	uint64_t pinned, unpins, expired_pins, lost_pins;
+	uint64_t pulls, pushes, failed_moves, pulled_bytes, pushed_bytes;
+	uint64_t removed, evicted, refused_no_space;
+};
+void neap_owner_stats(const struct neap_owner *owner, struct neap_owner_stats *stats_p);
+
+/* What does not hold, or NULL: counts of the index against records, handles and tiers. For tests and debug builds. */
+const char *neap_owner_check(const struct neap_owner *owner);
+
+#endif
