@@ -5,7 +5,7 @@
 static int append(void *data, const char *bytes, size_t length)
 {
 	struct neap_rpc_writer *writer = data;
-	if (writer->length <= writer->capacity && length <= writer->capacity - writer->length)
+	if (length > 0 && writer->length <= writer->capacity && length <= writer->capacity - writer->length)
 		memcpy(writer->bytes + writer->length, bytes, length);
 	writer->length += length;
 	return 0;
