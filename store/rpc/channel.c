@@ -127,7 +127,8 @@ static void welcome_arrived(struct neap_rpc_channel *channel, const struct neap_
 	if (head->status == NEAP_ENOSESSION && channel->resume) {
 		neap_step(&channel->machine, rpc_channel_on_STRANGER, channel->ids.epoch);
 	} else if (head->status != 0) {
-		rpc_channel_note(channel, head->status, "the server refused the connection with %d: %.*s", head->status,
+		/* ENOSESSION has a meaning of its own for calls, and nothing was to be resumed here */
+		rpc_channel_note(channel, head->status == NEAP_ENOSESSION ? NEAP_EPROTO : head->status, "the server refused the connection with %d: %.*s", head->status,
 		                 (int)welcome->why.length, welcome->why.bytes ? welcome->why.bytes : "");
 		neap_step(&channel->machine, rpc_channel_on_REFUSED, (uint64_t)(uint32_t)head->status);
 	} else if (welcome->instance.length != 16 || (!all_zero(channel->options.expected, 16) &&

@@ -301,6 +301,8 @@ void rig_raw_connect(void)
 	struct neap_socket_options options = {0};
 	int error = 0;
 	ck_assert_int_eq(neap_sockaddr_from_numeric("10.0.0.2", RIG_PORT, &address), 0);
+	if (rig.raw.stream) /* the test keeps it */
+		neap_stream_want(rig.raw.stream, 0);
 	raw_begin(rig.a->net.connect(&rig.a->net, rig.a->reactor, &address, &options, &error));
 	rig_for(1);
 }
