@@ -285,6 +285,8 @@ START_TEST(hellos_that_are_not_welcome)
 	rig_raw_close(false);
 	rig_raw_connect();
 	hello_refused(&(struct rpc_hello){.instance = {"client instance", 16}, .expected = {"another instance", 16}}, NEAP_EINSTANCE);
+	neap_rpc_server_stop(rig.server, NULL);
+	rig_for(1);
 	rig_raw_write("garbage, garbage", 16);
 	ck_assert(rig_raw_ended(5));
 	rig_close();
@@ -507,6 +509,8 @@ START_TEST(welcomes_that_are_none)
 	rig_expect(&call, NEAP_RPC_NOT_SENT, NEAP_RPC_NOT_EXECUTED, NEAP_ETIMEDOUT, "hello_timeout_ns");
 	rig_raw_close(false);
 	greeted_with(&call);
+	neap_rpc_channel_connect(rig.channel); /* it does already */
+	rig_for(1);
 	rig_raw_welcome(NEAP_EINSTANCE);
 	rig_expect(&call, NEAP_RPC_NOT_SENT, NEAP_RPC_NOT_EXECUTED, NEAP_EINSTANCE, "refused the connection with -2012: because");
 	rig_raw_close(false);
