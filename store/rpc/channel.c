@@ -113,6 +113,11 @@ static bool all_zero(const uint8_t *bytes, size_t length)
 	return true;
 }
 
+static bool is_expected(const struct neap_rpc_channel *channel, const char *instance)
+{
+	return all_zero(channel->options.expected, 16) || memcmp(channel->options.expected, instance, 16) == 0;
+}
+
 static void welcome_arrived(struct neap_rpc_channel *channel, const struct neap_rpc_head *head, const uint8_t *body)
 {
 	struct neap_rpc_client *client = channel->client;
@@ -128,11 +133,11 @@ static void welcome_arrived(struct neap_rpc_channel *channel, const struct neap_
 		neap_step(&channel->machine, rpc_channel_on_STRANGER, channel->ids.epoch);
 	} else if (head->status != 0) {
 		/* ENOSESSION has a meaning of its own for calls, and nothing was to be resumed here */
-		rpc_channel_note(channel, head->status == NEAP_ENOSESSION ? NEAP_EPROTO : head->status, "the server refused the connection with %d: %.*s", head->status,
+		int status = head->status == NEAP_ENOSESSION ? NEAP_EPROTO : head->status;
+		rpc_channel_note(channel, status, "the server refused the connection with %d: %.*s", head->status,
 		                 (int)welcome->why.length, welcome->why.bytes ? welcome->why.bytes : "");
 		neap_step(&channel->machine, rpc_channel_on_REFUSED, (uint64_t)(uint32_t)head->status);
-	} else if (welcome->instance.length != 16 || (!all_zero(channel->options.expected, 16) &&
-	                                              memcmp(channel->options.expected, welcome->instance.bytes, 16) != 0)) {
+	} else if (welcome->instance.length != 16 || !is_expected(channel, welcome->instance.bytes)) {
 		rpc_channel_note(channel, NEAP_EINSTANCE, "%s", neap_error_text(NEAP_EINSTANCE));
 		neap_step(&channel->machine, rpc_channel_on_REFUSED, 0);
 	} else {

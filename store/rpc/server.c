@@ -164,6 +164,15 @@ void neap_rpc_server_stop(struct neap_rpc_server *server, void (*stopped)(void *
 	neap_ready_again(server->room.reactor, &server->halt);
 }
 
+void neap_rpc_server_drop(struct neap_rpc_server *server, const uint8_t instance[16])
+{
+	struct rpc_session *session;
+	uint32_t index = 0;
+	while (!server->closing && (session = neap_pool_next(&server->sessions, &index)) != NULL)
+		if (memcmp(session->instance, instance, sizeof session->instance) == 0)
+			rpc_session_break(session, "its client is given up");
+}
+
 static void reap_server(struct neap_reap *reap)
 {
 	struct neap_rpc_server *server = (struct neap_rpc_server *)(void *)((char *)reap - offsetof(struct neap_rpc_server, reap));

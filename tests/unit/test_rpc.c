@@ -569,6 +569,27 @@ START_TEST(a_connections_resources_are_released_once)
 }
 END_TEST
 
+/* The client's host dies without a word: who watches its heartbeats ends its connections. */
+START_TEST(a_dead_client_is_dropped)
+{
+	struct rig_call call = {0};
+	static const uint8_t other[16] = "another instance";
+	rig_both();
+	rig.watch_cancel = true;
+	rig_ask(&call, &rig_later, 1, 50000);
+	rig_await_later(1);
+	resources[0] = (struct neap_rpc_resource){.release = release};
+	ck_assert_int_eq(neap_rpc_attach(rig.server, rig.connection, &resources[0]), 0);
+	neap_rpc_server_drop(rig.server, other);
+	ck_assert(rig.released == 0 && rig_server_stats().connections_now == 1);
+	neap_rpc_server_drop(rig.server, rig.server_options.instance);
+	ck_assert_uint_eq(rig.released, 0);
+	neap_rpc_server_drop(rig.server, rig.client_options.instance);
+	ck_assert(rig.released == 1 && rig.canceled == 1 && rig_server_stats().connections_now == 0 && rig_server_stats().lanes_now == 1);
+	rig_close();
+}
+END_TEST
+
 /* --- bounds ---------------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(calls_ids_and_bytes_are_bounded)
@@ -684,6 +705,104 @@ START_TEST(replies_that_are_not_taken_stop_the_reading)
 }
 END_TEST
 
+/* --- at most once, whatever happens ------------------------------------------------------------------------------------------------------- */
+
+#define ADDS 60u
+
+static struct add {
+	struct rig_call call;
+	struct neap_rpc_id id;
+	uint32_t attempts;
+	bool settled;
+} adds[ADDS];
+static uint32_t settled, repeated;
+
+static void attempt(struct add *one);
+
+static void attempt_ended(struct rig_call *call)
+{
+	struct add *one = (struct add *)(void *)call;
+	enum neap_rpc_result result = call->outcome.result;
+	if (result == NEAP_RPC_OK) {
+		one->settled = true;
+		settled++;
+		neap_rpc_id_finish(rig.channel, &one->id);
+		return;
+	}
+	ck_assert_msg(result == NEAP_RPC_UNKNOWN || result == NEAP_RPC_DEADLINE || result == NEAP_RPC_NOT_SENT ||
+	                  call->outcome.status == NEAP_ECANCELED,
+	              "%s", call->why);
+	repeated++;
+	attempt(one);
+}
+
+static void attempt(struct add *one)
+{
+	one->attempts++;
+	one->call.then = attempt_ended;
+	ck_assert_int_eq(rig_try(&one->call, &rig_add, 1, 0, 40 + one->attempts % 3 * 40, &one->id), 0);
+}
+
+static bool all_settled(void)
+{
+	return settled == ADDS;
+}
+
+/* Connections are cut, hosts are paused, requests and replies are lost: each is executed once. */
+START_TEST(executed_once_under_faults)
+{
+	struct sim_random *chance;
+	rig_both();
+	chance = &rig.sim->random[SIM_FAULTS];
+	for (int i = 0; i <= _i; i++)
+		(void)sim_random_next(chance);
+	chance->state[0] ^= (uint64_t)_i * UINT64_C(0x9e3779b97f4a7c15);
+	rig.sim->net.short_io_per_mille = 100;
+	rig.sim->net.delay_max_ns = 2 * MS;
+	memset(adds, 0, sizeof adds);
+	settled = repeated = 0;
+	for (unsigned i = 0; i < ADDS; i++) {
+		ck_assert_int_eq(neap_rpc_id_take(rig.channel, &adds[i].id), 0);
+		attempt(&adds[i]);
+		sim_run_for(rig.sim, sim_random_below(chance, 3 * MS));
+		if (sim_random_chance(chance, 150))
+			(void)sim_cut_one(rig.sim, 0, 1, sim_random_chance(chance, 500));
+		if (sim_random_chance(chance, 50))
+			sim_node_pause(sim_random_chance(chance, 500) ? rig.a : rig.b, sim_random_below(chance, 100 * MS));
+	}
+	ck_assert_msg(rig_until(all_settled, 60000), "%u of %u settled", settled, ADDS);
+	ck_assert_msg(rig.total == ADDS && rig.executions == ADDS, "%llu executed, %u repeated", (unsigned long long)rig.executions, repeated);
+	ck_assert_uint_eq(rig_client_stats().sessions_lost, 0);
+	rig_for(10);
+	ck_assert_uint_eq(rig_client_stats().bytes, 0);
+	rig_close();
+}
+END_TEST
+
+/* The n-th allocation of a create fails: it says so, and leaves nothing behind (rig_close looks). */
+START_TEST(creates_without_memory)
+{
+	int error = NEAP_ENOMEM;
+	char why[320];
+	int system_errno;
+	rig_open();
+	for (uint64_t n = 0; error == NEAP_ENOMEM && n < 100; n++) {
+		rig.a->fail_allocation_at = rig.a->allocations + n;
+		error = neap_rpc_client_create(&rig.client, rig.a->reactor, NULL);
+		ck_assert(error == 0 || (error == NEAP_ENOMEM && !rig.client && n < 99));
+	}
+	rig.a->fail_allocation_at = UINT64_MAX;
+	error = NEAP_ENOMEM;
+	for (uint64_t n = 0; error == NEAP_ENOMEM && n < 100; n++) {
+		rig.b->fail_allocation_at = rig.b->allocations + n;
+		error = neap_rpc_server_create(&rig.server, rig.b->reactor, NULL, NULL, 0, NULL, NULL, &system_errno, why, sizeof why);
+		ck_assert(error == 0 || (error == NEAP_ENOMEM && !rig.server && strstr(why, "out of memory") && n < 99));
+	}
+	rig.b->fail_allocation_at = UINT64_MAX;
+	rig_close();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("rpc");
@@ -716,10 +835,14 @@ static Suite *make_suite(void)
 	tcase_add_test(stop, stopping_without_connections);
 	tcase_add_test(stop, a_leaving_server_that_owes_for_ever);
 	tcase_add_test(stop, a_connections_resources_are_released_once);
+	tcase_add_test(stop, a_dead_client_is_dropped);
 	tcase_add_test(bounds, calls_ids_and_bytes_are_bounded);
 	tcase_add_test(bounds, a_full_session_is_not_read_from);
 	tcase_add_test(bounds, a_full_session_stops);
 	tcase_add_test(bounds, replies_that_are_not_taken_stop_the_reading);
+	tcase_add_test(bounds, creates_without_memory);
+	tcase_add_loop_test(wrong, executed_once_under_faults, 0, 40);
+	tcase_set_timeout(wrong, 30);
 	suite_add_tcase(suite, calls);
 	suite_add_tcase(suite, wrong);
 	suite_add_tcase(suite, time);
