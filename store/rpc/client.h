@@ -102,8 +102,8 @@ struct neap_rpc_id {
 int neap_rpc_id_take(struct neap_rpc_channel *channel, struct neap_rpc_id *id_p);
 void neap_rpc_id_finish(struct neap_rpc_channel *channel, const struct neap_rpc_id *id);
 
-/* `request` is encoded before the call returns. `id` NULL: a single attempt. `timeout_ns` travels along: 0 or UINT64_MAX: no deadline is
- * not allowed. *call_p (may be NULL): a handle for cancel. Not accepted, no callback: NEAP_EAGAIN (calls_max, bytes_max or ids: try
+/* `request` is encoded before the call returns. `id` NULL: a single attempt. `timeout_ns` travels along; there is no call
+ * without one. *call_p (may be NULL): a handle for cancel. Not accepted, no callback: NEAP_EAGAIN (calls_max, bytes_max or ids: try
  * again when something has ended), NEAP_EINVAL, NEAP_ELIMIT (the server takes no body that long), NEAP_ECLOSED. */
 int neap_rpc_call(struct neap_rpc_channel *channel, const struct neap_rpc_method *method, const void *request, uint64_t timeout_ns,
                   const struct neap_rpc_id *id, neap_rpc_done_func *done, void *user, uint64_t *call_p);
