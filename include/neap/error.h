@@ -54,6 +54,10 @@ extern "C" {
 	E(EGRANT, -2013, "the grant is missing, ended, or does not cover the range")            \
 	E(ECORRUPT, -2014, "a checksum does not match")                                         \
 	E(EADDRESS, -2015, "a host or port is malformed")                                       \
+	E(ENOSESSION, -2016, "the server does not know this client's session: what it remembered of it is lost")  \
+	E(ENOMETHOD, -2017, "the server has no such method")                                     \
+	E(EREQUEST, -2018, "the request cannot be read, or its id cannot be")                    \
+	E(EFINISHED, -2019, "the client has said that this request is finished; its answer is not kept any more") \
 	E(EINTERNAL, -2099, "a machine met an event that cannot happen; it was closed")
 
 enum neap_error {

@@ -15,7 +15,10 @@
 	M(handshake_session) \
 	M(handshake_call)    \
 	M(segment_fetch)     \
-	M(tcp_session)
+	M(tcp_session)       \
+	M(rpc_channel)       \
+	M(rpc_call)          \
+	M(rpc_session)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

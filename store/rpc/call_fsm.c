@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "store/rpc/call_fsm.h"

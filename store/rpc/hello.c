@@ -1,0 +1,2 @@
+#define MESSAGE_DEFINE
+#include "store/rpc/hello.h"
