@@ -22,7 +22,7 @@ int neap_index_create(struct neap_owner *owner)
 	return owner->shards ? NEAP_OK : NEAP_ENOMEM;
 }
 
-static void release_key(struct neap_owner *owner, struct neap_entry *entry)
+static void release_key(struct neap_owner *owner, struct neap_key_entry *entry)
 {
 	owner->key_bytes -= entry->key_length;
 	if (entry->key_length > NEAP_KEY_INLINE)
@@ -35,7 +35,7 @@ void neap_index_destroy(struct neap_owner *owner)
 		return;
 	for (uint32_t i = 0; i < owner->options.shards; i++)
 		if (owner->shards[i].buckets)
-			neap_release(owner->reactor, owner->shards[i].buckets, owner->shards[i].bucket_count * sizeof(struct neap_entry *));
+			neap_release(owner->reactor, owner->shards[i].buckets, owner->shards[i].bucket_count * sizeof(struct neap_key_entry *));
 	neap_release(owner->reactor, owner->shards, owner->options.shards * sizeof *owner->shards);
 	owner->shards = NULL;
 }
@@ -46,30 +46,30 @@ static struct neap_shard *shard_of(const struct neap_owner *owner, uint64_t hash
 	return &owner->shards[hash >> 32 & (owner->options.shards - 1)];
 }
 
-static struct neap_entry **bucket_of(const struct neap_shard *shard, uint64_t hash)
+static struct neap_key_entry **bucket_of(const struct neap_shard *shard, uint64_t hash)
 {
 	return &shard->buckets[hash & (shard->bucket_count - 1)];
 }
 
-struct neap_key neap_entry_key(const struct neap_entry *entry)
+struct neap_key neap_key_entry_key(const struct neap_key_entry *entry)
 {
 	return (struct neap_key){.bytes = entry->key_length > NEAP_KEY_INLINE ? entry->key.outside : entry->key.inside,
 	                         .length = entry->key_length};
 }
 
-static bool is_of(const struct neap_entry *entry, const struct neap_key *key, uint64_t hash)
+static bool is_of(const struct neap_key_entry *entry, const struct neap_key *key, uint64_t hash)
 {
-	struct neap_key own = neap_entry_key(entry);
+	struct neap_key own = neap_key_entry_key(entry);
 	return entry->hash == hash && own.length == key->length && memcmp(own.bytes, key->bytes, own.length) == 0;
 }
 
-struct neap_entry *neap_entry_find(const struct neap_owner *owner, const struct neap_key *key)
+struct neap_key_entry *neap_key_entry_find(const struct neap_owner *owner, const struct neap_key *key)
 {
 	uint64_t hash = neap_key_hash(key);
 	const struct neap_shard *shard = shard_of(owner, hash);
 	if (!shard->buckets)
 		return NULL;
-	struct neap_entry *entry = *bucket_of(shard, hash);
+	struct neap_key_entry *entry = *bucket_of(shard, hash);
 	while (entry && !is_of(entry, key, hash))
 		entry = entry->next;
 	return entry;
@@ -79,16 +79,16 @@ struct neap_entry *neap_entry_find(const struct neap_owner *owner, const struct 
 static bool grow(struct neap_owner *owner, struct neap_shard *shard)
 {
 	uint32_t count = shard->buckets ? 2 * shard->bucket_count : BUCKETS_LEAST;
-	struct neap_entry **buckets = neap_allocate(owner->reactor, count * sizeof *buckets);
+	struct neap_key_entry **buckets = neap_allocate(owner->reactor, count * sizeof *buckets);
 	if (!buckets)
 		return shard->buckets != NULL;
 	struct neap_shard old = *shard;
 	shard->buckets = buckets;
 	shard->bucket_count = count;
 	for (uint32_t i = 0; i < (old.buckets ? old.bucket_count : 0); i++) {
-		struct neap_entry *next;
-		for (struct neap_entry *entry = old.buckets[i]; entry; entry = next) {
-			struct neap_entry **bucket = bucket_of(shard, entry->hash);
+		struct neap_key_entry *next;
+		for (struct neap_key_entry *entry = old.buckets[i]; entry; entry = next) {
+			struct neap_key_entry **bucket = bucket_of(shard, entry->hash);
 			next = entry->next;
 			entry->next = *bucket;
 			*bucket = entry;
@@ -99,7 +99,7 @@ static bool grow(struct neap_owner *owner, struct neap_shard *shard)
 	return true;
 }
 
-static bool copy_key(struct neap_owner *owner, struct neap_entry *entry, const struct neap_key *key)
+static bool copy_key(struct neap_owner *owner, struct neap_key_entry *entry, const struct neap_key *key)
 {
 	char *to = entry->key.inside;
 	if (owner->key_bytes + key->length > owner->options.key_bytes_max)
@@ -116,9 +116,9 @@ static bool copy_key(struct neap_owner *owner, struct neap_entry *entry, const s
 	return true;
 }
 
-struct neap_entry *neap_entry_get(struct neap_owner *owner, const struct neap_key *key)
+struct neap_key_entry *neap_key_entry_get(struct neap_owner *owner, const struct neap_key *key)
 {
-	struct neap_entry *entry = neap_entry_find(owner, key);
+	struct neap_key_entry *entry = neap_key_entry_find(owner, key);
 	if (entry)
 		return entry;
 	uint64_t hash = neap_key_hash(key);
@@ -128,24 +128,24 @@ struct neap_entry *neap_entry_get(struct neap_owner *owner, const struct neap_ke
 	entry = neap_pool_take(&owner->entries);
 	if (!entry)
 		return NULL;
-	*entry = (struct neap_entry){.hash = hash};
+	*entry = (struct neap_key_entry){.hash = hash};
 	if (!copy_key(owner, entry, key)) {
 		neap_pool_give(&owner->entries, entry);
 		return NULL;
 	}
-	struct neap_entry **bucket = bucket_of(shard, hash);
+	struct neap_key_entry **bucket = bucket_of(shard, hash);
 	entry->next = *bucket;
 	*bucket = entry;
 	shard->used++;
 	return entry;
 }
 
-void neap_entry_settle(struct neap_owner *owner, struct neap_entry *entry)
+void neap_key_entry_settle(struct neap_owner *owner, struct neap_key_entry *entry)
 {
 	if (entry->handle || entry->pending)
 		return;
 	struct neap_shard *shard = shard_of(owner, entry->hash);
-	struct neap_entry **at = bucket_of(shard, entry->hash);
+	struct neap_key_entry **at = bucket_of(shard, entry->hash);
 	while (*at != entry)
 		at = &(*at)->next;
 	*at = entry->next;
@@ -154,7 +154,7 @@ void neap_entry_settle(struct neap_owner *owner, struct neap_entry *entry)
 	neap_pool_give(&owner->entries, entry);
 }
 
-void neap_entry_publish(struct neap_owner *owner, struct neap_entry *entry, struct neap_handle *handle, uint64_t write_id,
+void neap_key_entry_publish(struct neap_owner *owner, struct neap_key_entry *entry, struct neap_handle *handle, uint64_t write_id,
                         const struct neap_sum *sum)
 {
 	entry->handle = handle;
@@ -167,22 +167,22 @@ void neap_entry_publish(struct neap_owner *owner, struct neap_entry *entry, stru
 	owner->bytes += handle->extent.size;
 	neap_handle_commit(handle, entry);
 	neap_owner_wake(owner); /* the watermarks may ask for something now */
-	struct neap_key key = neap_entry_key(entry);
+	struct neap_key key = neap_key_entry_key(entry);
 	if (owner->options.published)
 		owner->options.published(owner->options.user, &key, handle->extent.size, entry->generation);
 }
 
-uint64_t neap_entry_withdraw(struct neap_owner *owner, struct neap_entry *entry)
+uint64_t neap_key_entry_withdraw(struct neap_owner *owner, struct neap_key_entry *entry)
 {
 	struct neap_handle *handle = entry->handle;
-	struct neap_key key = neap_entry_key(entry);
+	struct neap_key key = neap_key_entry_key(entry);
 	owner->keys--;
 	owner->bytes -= handle->extent.size;
 	entry->handle = NULL;
 	neap_handle_withdraw(handle);
 	if (owner->options.withdrawn)
 		owner->options.withdrawn(owner->options.user, &key, entry->generation);
-	neap_entry_settle(owner, entry);
+	neap_key_entry_settle(owner, entry);
 	return neap_handle_drop(handle);
 }
 
@@ -194,10 +194,10 @@ bool neap_owner_next(const struct neap_owner *owner, struct neap_owner_cursor *c
 		const struct neap_shard *shard = &owner->shards[cursor->shard];
 		for (uint64_t bucket = cursor->index >> 16; shard->buckets && bucket < shard->bucket_count; bucket++) {
 			uint64_t place = bucket == cursor->index >> 16 ? cursor->index & UINT16_MAX : 0, at = 0;
-			for (const struct neap_entry *entry = shard->buckets[bucket]; entry; entry = entry->next, at++) {
+			for (const struct neap_key_entry *entry = shard->buckets[bucket]; entry; entry = entry->next, at++) {
 				if (at < place || !entry->handle)
 					continue;
-				*key_p = neap_entry_key(entry);
+				*key_p = neap_key_entry_key(entry);
 				*size_p = entry->handle->extent.size;
 				*generation_p = entry->generation;
 				cursor->index = bucket << 16 | (at + 1);

@@ -13,8 +13,8 @@
 #define NEAP_KEY_INLINE 88u
 
 /* One for each key that has a value or a pending write. */
-struct neap_entry {
-	struct neap_entry *next; /* in its bucket */
+struct neap_key_entry {
+	struct neap_key_entry *next; /* in its bucket */
 	uint64_t hash;
 	struct neap_handle *handle; /* of the value; NULL: none */
 	uint64_t generation;        /* of the value; differs for each value this owner ever had */
@@ -31,7 +31,7 @@ struct neap_entry {
 };
 
 struct neap_shard {
-	struct neap_entry **buckets;
+	struct neap_key_entry **buckets;
 	uint32_t bucket_count, used; /* power of two */
 };
 
@@ -51,7 +51,7 @@ struct neap_write_record {
 	struct neap_machine machine;
 	struct neap_timer timer;
 	struct neap_owner *owner;
-	struct neap_entry *entry; /* NULL: the key is free for another write */
+	struct neap_key_entry *entry; /* NULL: the key is free for another write */
 	struct neap_handle *handle;
 	struct neap_exposure exposure;
 	struct neap_grant_token token;
@@ -74,7 +74,7 @@ struct neap_pin_record {
 struct neap_move_record {
 	struct neap_machine machine;
 	struct neap_owner *owner;
-	struct neap_entry *entry; /* of a pull: NULL when it has ended */
+	struct neap_key_entry *entry; /* of a pull: NULL when it has ended */
 	struct neap_handle *handle;
 	struct neap_sum sum;
 	bool push, opening, ended, later;
@@ -85,7 +85,7 @@ struct neap_move_record {
 	void (*done)(void *user, const struct neap_moved *moved);
 	void (*released)(void *user);
 	void *user;
-	char segment[NEAP_NAME_MAX + 1];
+	char segment[256];
 	struct neap_remote_slice slices[NEAP_MOVE_SLICES_MAX];
 };
 
@@ -112,17 +112,17 @@ struct neap_owner {
 int neap_index_create(struct neap_owner *owner);
 void neap_index_destroy(struct neap_owner *owner);
 uint64_t neap_key_hash(const struct neap_key *key);
-struct neap_entry *neap_entry_find(const struct neap_owner *owner, const struct neap_key *key);
+struct neap_key_entry *neap_key_entry_find(const struct neap_owner *owner, const struct neap_key *key);
 /* The key's entry, made when there is none. NULL: keys_max, key_bytes_max or no memory. */
-struct neap_entry *neap_entry_get(struct neap_owner *owner, const struct neap_key *key);
+struct neap_key_entry *neap_key_entry_get(struct neap_owner *owner, const struct neap_key *key);
 /* Gives it back when nothing is left in it. */
-void neap_entry_settle(struct neap_owner *owner, struct neap_entry *entry);
-struct neap_key neap_entry_key(const struct neap_entry *entry);
+void neap_key_entry_settle(struct neap_owner *owner, struct neap_key_entry *entry);
+struct neap_key neap_key_entry_key(const struct neap_key_entry *entry);
 /* The value of the entry is this handle from now on; the reference goes to the index. */
-void neap_entry_publish(struct neap_owner *owner, struct neap_entry *entry, struct neap_handle *handle, uint64_t write_id,
+void neap_key_entry_publish(struct neap_owner *owner, struct neap_key_entry *entry, struct neap_handle *handle, uint64_t write_id,
                         const struct neap_sum *sum);
 /* Takes the value out. Its memory is free when nobody else holds it: returns these bytes. */
-uint64_t neap_entry_withdraw(struct neap_owner *owner, struct neap_entry *entry);
+uint64_t neap_key_entry_withdraw(struct neap_owner *owner, struct neap_key_entry *entry);
 
 /* --- sum.c */
 
@@ -135,14 +135,14 @@ void neap_sum_cancel(struct neap_sum *sum, struct neap_reactor *reactor);
 int neap_owner_check_key(const struct neap_owner *owner, const struct neap_key *key); /* SHUTTING_DOWN, INVALID_PARAMS */
 /* The steps that prewrite and pull share: 0 and an entry without value and pending write, and a handle with one reference. */
 int neap_owner_reserve(struct neap_owner *owner, const struct neap_key *key, uint64_t size, uint32_t tier,
-                       struct neap_entry **entry_p, struct neap_handle **handle_p, uint64_t *retry_after_ns_p);
+                       struct neap_key_entry **entry_p, struct neap_handle **handle_p, uint64_t *retry_after_ns_p);
 void neap_owner_wake(struct neap_owner *owner);
 
 /* --- write_record.c, pin_record.c, move_record.c */
 
 extern const struct neap_machine_kind neap_write_record_kind, neap_pin_record_kind, neap_move_record_kind;
 /* The foreground check: a write whose lease is over ends now, even if its timer has still to fire. */
-void neap_write_look(struct neap_owner *owner, struct neap_entry *entry);
+void neap_write_look(struct neap_owner *owner, struct neap_key_entry *entry);
 uint64_t neap_write_left_ns(struct neap_owner *owner, uint64_t write_id);
 void neap_writes_close(struct neap_owner *owner);
 void neap_pins_close(struct neap_owner *owner);

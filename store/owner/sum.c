@@ -1,6 +1,6 @@
 /* Sums the bytes of a value, a piece a turn, so that a large one delays nobody. */
 #include "store/owner/inside.h"
-#include "transports/tcp/wire.h"
+#include "transports/checksum.h"
 
 static void run(struct neap_ready *ready)
 {

@@ -1,5 +1,4 @@
 #include "transports/tcp/wire.h"
-#include <isa-l/crc.h>
 
 /* Offsets after the 24 bytes of the plain header. */
 enum {
@@ -117,17 +116,4 @@ void neap_entry_get(const unsigned char p[NEAP_ENTRY_BYTES], struct neap_entry *
 	entry_p->length = neap_get64(p + 8);
 	entry_p->opcode = p[16];
 	entry_p->grant = neap_get16(p + 20);
-}
-
-/* The library takes lengths as int. */
-#define CRC_PIECE (1u << 30)
-
-uint32_t neap_crc32c(uint32_t crc, const void *bytes, size_t length)
-{
-	/* The library's argument is not const; it only reads. */
-	unsigned char *p = (unsigned char *)(uintptr_t)bytes;
-	crc = ~crc;
-	for (; length > CRC_PIECE; p += CRC_PIECE, length -= CRC_PIECE)
-		crc = crc32_iscsi(p, (int)CRC_PIECE, crc);
-	return ~crc32_iscsi(p, (int)length, crc);
 }

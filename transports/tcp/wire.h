@@ -7,6 +7,7 @@
 #ifndef NEAP_TRANSPORTS_TCP_WIRE_H
 #define NEAP_TRANSPORTS_TCP_WIRE_H
 
+#include "transports/checksum.h"
 #include <neap/engine.h>
 #include <stdint.h>
 #include <string.h>
@@ -129,8 +130,5 @@ void neap_frame_head_put(unsigned char p[NEAP_FRAME_HEAD_BYTES], const struct ne
 int neap_frame_head_get(const unsigned char p[NEAP_FRAME_HEAD_BYTES], struct neap_frame_head *head_p);
 void neap_entry_put(unsigned char p[NEAP_ENTRY_BYTES], const struct neap_entry *entry);
 void neap_entry_get(const unsigned char p[NEAP_ENTRY_BYTES], struct neap_entry *entry_p);
-
-/* crc32c (Castagnoli) of `length` more bytes; `crc` is that of the bytes before, 0 at the start. "123456789" gives 0xE3069283. */
-uint32_t neap_crc32c(uint32_t crc, const void *bytes, size_t length);
 
 #endif
