@@ -15,7 +15,9 @@
 	M(handshake_session) \
 	M(handshake_call)    \
 	M(segment_fetch)     \
-	M(tcp_session)
+	M(tcp_session)       \
+	M(directory_life)    \
+	M(client_life)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)
