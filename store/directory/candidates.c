@@ -134,7 +134,8 @@ static bool collect(struct collection *collection, struct neap_candidate_pick *p
 			for (uint32_t i = collection->count / 2; i-- > 0;)
 				sink(collection->picks, collection->count, i);
 	}
-	return collection->config->early_return && collection->config->strategy == NEAP_KEY_ORDERED && collection->count == collection->max;
+	return collection->config->early_return && collection->config->strategy == NEAP_KEY_ORDERED &&
+	       collection->count == collection->max;
 }
 
 static bool owns(const struct neap_clients *clients, uint32_t key, const struct neap_client *client)
@@ -168,8 +169,8 @@ uint32_t neap_candidates_owners(const struct neap_clients *clients, uint32_t key
 	return count;
 }
 
-static void collect_all(const struct neap_clients *clients, struct collection *collection, struct neap_key_id requester, uint32_t key,
-                        uint64_t size)
+static void collect_all(const struct neap_clients *clients, struct collection *collection, struct neap_key_id requester,
+                        uint32_t key, uint64_t size)
 {
 	const struct neap_key_write_config *config = collection->config;
 	const struct neap_client *own = neap_key_id_none(requester) ? NULL : neap_clients_find_id(clients, requester);
@@ -252,7 +253,8 @@ static uint32_t choose_replicas(const struct neap_clients *clients, uint32_t key
 			continue;
 		*seen_p = true;
 		struct choice choice = {replica, neap_pool_at(&clients->segments, replica->segment)};
-		if (neap_client_status(choice.segment->client) != NEAP_KEY_HEALTHY || choice.segment->info.priority < config->priority_limit ||
+		if (neap_client_status(choice.segment->client) != NEAP_KEY_HEALTHY ||
+		    choice.segment->info.priority < config->priority_limit ||
 		    tagged(&choice.segment->info, config->tags, config->tag_count))
 			continue;
 		uint32_t at = 0;

@@ -15,8 +15,8 @@ struct neap_candidate_pick {
 /* INVALID_PARAMS: weight and waterline contradict each other, or a value out of range. */
 int neap_candidates_check(const struct neap_key_write_config *config);
 
-/* Chooses for one item whose key may get another place: not where `key` is already (NEAP_ROUTE_NONE: nowhere yet). `picks` has room for
- * all clients. Appends to the call's candidates. */
+/* Chooses for one item whose key may get another place: not where `key` is already (NEAP_ROUTE_NONE: nowhere yet). `picks` has room
+ * for all clients. Appends to the call's candidates. */
 int neap_candidates_choose(struct neap_clients *clients, struct neap_candidate_pick *picks, uint32_t key,
                            struct neap_key_write_routes *call, struct neap_key_write_item *item);
 

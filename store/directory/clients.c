@@ -125,7 +125,8 @@ static void sweep(struct neap_ready *ready)
 			break;
 		clients->sweeping = segment->next;
 		neap_pool_give(&clients->segments, segment);
-		if (--client->sweeping == 0 && client->machine.state != client_life_HEALTHY && client->machine.state != client_life_DISCONNECTED)
+		if (--client->sweeping == 0 && client->machine.state != client_life_HEALTHY &&
+		    client->machine.state != client_life_DISCONNECTED)
 			neap_step(&client->machine, client_life_on_SWEPT, 0);
 	}
 	if (clients->sweeping)
@@ -185,8 +186,8 @@ static void do_suspect(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	client->clients->healthy--;
 	client->clients->stats.suspected++;
-	neap_log(client->clients->reactor, NEAP_LOG_WARNING, "directory", "client at %s:%u is silent; its values are not given out until it is heard",
-	         client->host, client->port);
+	neap_log(client->clients->reactor, NEAP_LOG_WARNING, "directory",
+	         "client at %s:%u is silent; its values are not given out until it is heard", client->host, client->port);
 }
 
 static void do_recover(struct neap_machine *machine, uint64_t argument)
@@ -282,8 +283,8 @@ static bool same_address(const struct neap_client *client, const struct neap_key
 	return client->port == call->port && strcmp(client->host, call->host) == 0;
 }
 
-/* A process that started later at the same id or address has taken the place of the one before. The later is known by its start; who does
- * not tell is taken for later, since a process that is gone does not register. */
+/* A process that started later at the same id or address has taken the place of the one before. The later is known by its start;
+ * who does not tell is taken for later, since a process that is gone does not register. */
 static int displace(struct neap_clients *clients, const struct neap_key_register *call, bool commit)
 {
 	for (struct neap_client *client = clients->first, *next; client; client = next) {
@@ -464,7 +465,8 @@ bool neap_client_sweep_round(struct neap_client *client, uint32_t round, uint32_
 int neap_clients_create(struct neap_clients *clients, struct neap_reactor *reactor, const struct neap_clients_options *options,
                         struct neap_routes *routes, struct neap_recovery *recovery)
 {
-	*clients = (struct neap_clients){.reactor = reactor, .options = *options, .routes = routes, .recovery = recovery, .sweep.run = sweep};
+	*clients =
+		(struct neap_clients){.reactor = reactor, .options = *options, .routes = routes, .recovery = recovery, .sweep.run = sweep};
 	int error = neap_reactor_class_of(reactor, &kind, &clients->class_);
 	if (!error)
 		error = neap_pool_create(&clients->pool, reactor, sizeof(struct neap_client), options->clients_max);

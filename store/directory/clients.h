@@ -1,5 +1,5 @@
-/* The clients: who is registered, at what address, with what segments, and since when nothing was heard of it. Machine: client_life.
- * When a client ends, its segments are hidden at once and its routes swept in slices. Owner thread only. */
+/* The clients: who is registered, at what address, with what segments, and since when nothing was heard of it. Machine:
+ * client_life. When a client ends, its segments are hidden at once and its routes swept in slices. Owner thread only. */
 #ifndef NEAP_STORE_CLIENTS_H
 #define NEAP_STORE_CLIENTS_H
 
@@ -62,7 +62,8 @@ struct neap_clients {
 	struct neap_clients_stats stats;
 };
 
-/* `routes` is made with the pool `clients->segments`, so this comes first and neap_routes_create between it and the first register. */
+/* `routes` is made with the pool `clients->segments`, so this comes first and neap_routes_create between it and the first register.
+ * */
 int neap_clients_create(struct neap_clients *clients, struct neap_reactor *reactor, const struct neap_clients_options *options,
                         struct neap_routes *routes, struct neap_recovery *recovery);
 /* All end at once. */

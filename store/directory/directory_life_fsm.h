@@ -11,11 +11,11 @@
 /* START_EMPTY: nobody was served before. HEARD_ALL: no client owes a full announcement. */
 #define FSM_EVENTS(E) E(START) E(START_EMPTY) E(HEARD_ALL) E(CLOSE)
 #define FSM_ACTIONS(A) A(recover) A(listen) A(serve) A(give_up) A(close)
-#define FSM_ROWS(R)                                                                                                              \
-	/*            TIMEOUT               START                    START_EMPTY         HEARD_ALL           CLOSE */                   \
-	R(NEW,        NEVER,                GO(RECOVERING, recover), GO(SERVING, serve), NEVER,              NEVER)                     \
-	R(RECOVERING, GO(HEARING, listen),  NEVER,                   NEVER,              SKIP,               GO(CLOSED, close))         \
-	R(HEARING,    GO(SERVING, give_up), NEVER,                   NEVER,              GO(SERVING, serve), GO(CLOSED, close))         \
-	R(SERVING,    NEVER,                NEVER,                   NEVER,              SKIP,               GO(CLOSED, close))         \
+#define FSM_ROWS(R)                                                                                                       \
+	/*            TIMEOUT               START                    START_EMPTY         HEARD_ALL           CLOSE */            \
+	R(NEW,        NEVER,                GO(RECOVERING, recover), GO(SERVING, serve), NEVER,              NEVER)              \
+	R(RECOVERING, GO(HEARING, listen),  NEVER,                   NEVER,              SKIP,               GO(CLOSED, close))  \
+	R(HEARING,    GO(SERVING, give_up), NEVER,                   NEVER,              GO(SERVING, serve), GO(CLOSED, close))  \
+	R(SERVING,    NEVER,                NEVER,                   NEVER,              SKIP,               GO(CLOSED, close))  \
 	R(CLOSED,     NEVER,                NEVER,                   NEVER,              SKIP,               NEVER)
 #include "fsm/declare.h"

@@ -32,7 +32,8 @@ static inline bool neap_key_id_none(struct neap_key_id id)
 }
 
 /* When the directory accepted a route: its own epoch, and a number within it. Owners keep the stamp with the value and give it back
- * when they announce again, so that a directory that forgot everything still knows which of two values was first. All zero: none. */
+ * when they announce again, so that a directory that forgot everything still knows which of two values was first. All zero: none.
+ * */
 struct neap_key_stamp {
 	uint64_t epoch, sequence;
 };
@@ -123,8 +124,8 @@ struct neap_key_heartbeat {
 	bool lost_more; /* than there was room for */
 };
 
-/* Mount: CLIENT_NOT_FOUND, INVALID_PARAMS, ILLEGAL_CLIENT (the segment is another client's), KEYS_ULTRA_LIMIT; a segment that is there: 0.
- * Unmount: CLIENT_NOT_FOUND; a segment that is not there: 0. Its routes are not to be seen from then on. */
+/* Mount: CLIENT_NOT_FOUND, INVALID_PARAMS, ILLEGAL_CLIENT (the segment is another client's), KEYS_ULTRA_LIMIT; a segment that is
+ * there: 0. Unmount: CLIENT_NOT_FOUND; a segment that is not there: 0. Its routes are not to be seen from then on. */
 struct neap_key_mount {
 	struct neap_key_client client;
 	struct neap_key_segment segment; /* unmount: its id */
@@ -152,8 +153,8 @@ struct neap_key_clients {
 
 enum neap_key_change_kind { NEAP_KEY_ADD, NEAP_KEY_REMOVE };
 
-/* One change of one (key, segment). Changes are applied one by one in the order they stand, so the last one counts and nothing cancels
- * anything.
+/* One change of one (key, segment). Changes are applied one by one in the order they stand, so the last one counts and nothing
+ * cancels anything.
  *
  * add: REPLICA_ALREADY_EXISTS (as announced before: not a failure, and the stamp is there), SEGMENT_NOT_FOUND, CLIENT_NOT_FOUND,
  * CLIENT_UNHEALTHY (heartbeat first, then again), INVALID_KEY, INVALID_PARAMS, KEYS_ULTRA_LIMIT (the directory is full),
@@ -185,8 +186,9 @@ struct neap_key_announce {
 	uint32_t count;
 };
 
-/* A full announcement: begin, announce everything in batches of its round, end. What was announced neither in it nor since its begin is
- * then dropped. A new begin makes the one before void. Errors: CLIENT_NOT_FOUND, INVALID_VERSION (the round is not the present one). */
+/* A full announcement: begin, announce everything in batches of its round, end. What was announced neither in it nor since its
+ * begin is then dropped. A new begin makes the one before void. Errors: CLIENT_NOT_FOUND, INVALID_VERSION (the round is not the
+ * present one). */
 struct neap_key_round {
 	struct neap_key_client client;
 	uint32_t round; /* begin: answer. end: which */
@@ -227,8 +229,8 @@ struct neap_key_candidate {
 struct neap_key_write_item {
 	struct neap_key_text key;
 	uint64_t size;
-	/* answer. INVALID_KEY, INVALID_PARAMS (size 0), REPLICA_NUM_EXCEEDED (the key is there), REPLICA_IS_NOT_READY (recovering: the key may
-	 * be there), NO_AVAILABLE_CANDIDATE, BUFFER_OVERFLOW (no room in `candidates`) */
+	/* answer. INVALID_KEY, INVALID_PARAMS (size 0), REPLICA_NUM_EXCEEDED (the key is there), REPLICA_IS_NOT_READY (recovering: the
+	 * key may be there), NO_AVAILABLE_CANDIDATE, BUFFER_OVERFLOW (no room in `candidates`) */
 	int error;
 	uint32_t first, count; /* in candidates */
 };
@@ -267,7 +269,8 @@ struct neap_key_replica {
 
 struct neap_key_read_item {
 	struct neap_key_text key;
-	/* answer. OBJECT_NOT_FOUND, REPLICA_IS_NOT_READY (known but no replica is to be had now, or recovering), INVALID_KEY, BUFFER_OVERFLOW */
+	/* answer. OBJECT_NOT_FOUND, REPLICA_IS_NOT_READY (known but no replica is to be had now, or recovering), INVALID_KEY,
+	 * BUFFER_OVERFLOW */
 	int error;
 	uint32_t first, count; /* in replicas */
 };
@@ -299,9 +302,9 @@ struct neap_key_listed {
 	uint32_t offset, length; /* in text */
 };
 
-/* Keys that a regular expression matches anywhere (match.h has the syntax), a page at a time: begin with cursor 0 and go on with the
- * cursor of the answer until it is 0. A key that is there from the first page to the last is listed exactly once. INVALID_PARAMS:
- * `why` says what is wrong with the pattern and where. BUFFER_OVERFLOW: not even one key fits. */
+/* Keys that a regular expression matches anywhere (match.h has the syntax), a page at a time: begin with cursor 0 and go on with
+ * the cursor of the answer until it is 0. A key that is there from the first page to the last is listed exactly once.
+ * INVALID_PARAMS: `why` says what is wrong with the pattern and where. BUFFER_OVERFLOW: not even one key fits. */
 struct neap_key_list {
 	struct neap_key_text pattern; /* empty: all */
 	uint64_t cursor;
@@ -362,8 +365,8 @@ struct neap_key_call {
 };
 
 struct neap_key_directory {
-	/* NEAP_EAGAIN: as many calls as it may have are under way. NEAP_ECLOSED. NEAP_EINVAL: the call makes no sense (a batch that is too
-	 * large, no `done`, a deadline that has passed). Then `done` is not called. */
+	/* NEAP_EAGAIN: as many calls as it may have are under way. NEAP_ECLOSED. NEAP_EINVAL: the call makes no sense (a batch that is
+	 * too large, no `done`, a deadline that has passed). Then `done` is not called. */
 	int (*begin)(void *directory, struct neap_key_call *call);
 	/* Nothing when it is not under way. */
 	void (*cancel)(void *directory, struct neap_key_call *call);

@@ -1,4 +1,5 @@
-/* The queues of the local directory, its options and its life. A call is begun, waits its turn, is done piece by piece, and ends. */
+/* The queues of the local directory, its options and its life. A call is begun, waits its turn, is done piece by piece, and ends.
+ * */
 #include "store/directory/local.h"
 #include "store/directory/local_calls.h"
 #include <stdio.h>
@@ -52,8 +53,8 @@ static void run_queue(struct neap_local_directory *local, struct neap_call_queue
 {
 	while (queue->first && *work_p > 0 && !local->closing) {
 		struct neap_key_call *call = queue->first;
-		--*work_p;
 		int result = neap_local_run(local, call, work_p);
+		*work_p -= *work_p > 0; /* for those that count nothing themselves; afterwards, so that a slice of one gets somewhere */
 		if (result == NEAP_LOCAL_SLOW) {
 			unlink_call(call);
 			append(&local->slow, call);
@@ -164,32 +165,32 @@ static void cancel(void *directory, struct neap_key_call *call)
 
 /* --- options ---------------------------------------------------------------------------------------------------------- */
 
-#define NUMBERS(N)                                                     \
-	N(keys_max, 1, 1u << 28, 1u << 20)                                 \
-	N(replicas_max, 1, 1u << 29, filled->keys_max + filled->keys_max / 4) \
-	N(long_keys_cells, 1, 1u << 30, filled->keys_max)                  \
-	N(key_length_max, 1, 4096, 1024)                                   \
-	N(clients_max, 1, 65536, 1024)                                     \
-	N(segments_max, 1, 1u << 20, 4096)                                 \
-	N(segments_per_client_max, 1, 1024, 16)                            \
-	N(calls_max, 1, 1u << 20, 4096)                                    \
-	N(batch_max, 1, 1u << 20, 2000)                                    \
-	N(lists_max, 1, 1024, 8)                                           \
-	N(slice, 1, 1u << 16, 512)                                         \
-	N(max_client_per_key, 1, UINT32_MAX, 1)                            \
-	N(client_ttl_ms, 1, DAY_MS, 10000)                                 \
+#define NUMBERS(N)                                                                  \
+	N(keys_max, 1, 1u << 28, 1u << 20)                                              \
+	N(replicas_max, 1, 1u << 29, filled->keys_max + filled->keys_max / 4)           \
+	N(long_keys_cells, 1, 1u << 30, filled->keys_max)                               \
+	N(key_length_max, 1, 4096, 1024)                                                \
+	N(clients_max, 1, 65536, 1024)                                                  \
+	N(segments_max, 1, 1u << 20, 4096)                                              \
+	N(segments_per_client_max, 1, 1024, 16)                                         \
+	N(calls_max, 1, 1u << 20, 4096)                                                 \
+	N(batch_max, 1, 1u << 20, 2000)                                                 \
+	N(lists_max, 1, 1024, 8)                                                        \
+	N(slice, 1, 1u << 16, 512)                                                      \
+	N(max_client_per_key, 1, UINT32_MAX, 1)                                         \
+	N(client_ttl_ms, 1, DAY_MS, 10000)                                              \
 	N(crashed_ttl_ms, filled->client_ttl_ms, 3 * DAY_MS, 3 * filled->client_ttl_ms) \
-	N(announce_timeout_ms, 1, DAY_MS, 60000)                           \
+	N(announce_timeout_ms, 1, DAY_MS, 60000)                                        \
 	N(call_timeout_ms, 1, DAY_MS, 5000)
 
 static int fill(struct neap_local_directory_options *filled, char *why, size_t why_size)
 {
-#define FILL(name, least, most, default_)                                                                                          \
-	if (filled->name == 0)                                                                                                         \
-		filled->name = (default_);                                                                                                 \
-	if (filled->name < (least) || filled->name > (most)) {                                                                         \
+#define FILL(name, least, most, default_)                                                                                       \
+	if (filled->name == 0)                                                                                                      \
+		filled->name = (default_);                                                                                              \
+	if (filled->name < (least) || filled->name > (most)) {                                                                      \
 		(void)snprintf(why, why_size, #name " is %u; allowed are %u to %u", filled->name, (unsigned)(least), (unsigned)(most)); \
-		return NEAP_EINVAL;                                                                                                        \
+		return NEAP_EINVAL;                                                                                                     \
 	}
 	NUMBERS(FILL)
 #undef FILL

@@ -1,5 +1,5 @@
-/* The directory in this process: serves a single node and tests as it is, and a master's calls from outside. Everything it knows is soft
- * state in bounded tables; no call does more in a turn than its slice. Owner thread only. */
+/* The directory in this process: serves a single node and tests as it is, and a master's calls from outside. Everything it knows is
+ * soft state in bounded tables; no call does more in a turn than its slice. Owner thread only. */
 #ifndef NEAP_STORE_LOCAL_H
 #define NEAP_STORE_LOCAL_H
 

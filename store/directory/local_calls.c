@@ -67,7 +67,8 @@ static void change(struct neap_local_directory *local, struct neap_client *clien
 	else if (add && neap_client_status(client) != NEAP_KEY_HEALTHY)
 		item->error = NEAP_STORE_CLIENT_UNHEALTHY;
 	else
-		neap_routes_change(&local->routes, neap_pool_index(&local->clients.segments, segment), client->round, recovering(local), item);
+		neap_routes_change(&local->routes, neap_pool_index(&local->clients.segments, segment), client->round, recovering(local),
+		                   item);
 }
 
 static int run_announce(struct neap_local_directory *local, struct neap_key_call *call, uint32_t *work_p)
@@ -166,9 +167,9 @@ static int run_replicas(struct neap_local_directory *local, struct neap_key_call
 			return NEAP_LOCAL_MORE;
 		struct neap_key_read_item *item = &replicas->items[call->progress++];
 		item->first = item->count = 0;
-		item->error = !valid(local, item->key) ? NEAP_STORE_INVALID_KEY
-		                                       : neap_candidates_replicas(&local->clients, neap_routes_find(&local->routes, item->key),
-		                                                                  replicas, item);
+		item->error = !valid(local, item->key)
+		                  ? NEAP_STORE_INVALID_KEY
+		                  : neap_candidates_replicas(&local->clients, neap_routes_find(&local->routes, item->key), replicas, item);
 		if (item->error == NEAP_STORE_OBJECT_NOT_FOUND)
 			item->error = missing(local);
 	}
@@ -183,9 +184,9 @@ static int run_exist(struct neap_local_directory *local, struct neap_key_call *c
 			return NEAP_LOCAL_MORE;
 		struct neap_key_read_item *item = &exist->items[call->progress++];
 		item->first = item->count = 0;
-		item->error = !valid(local, item->key)                                    ? NEAP_STORE_INVALID_KEY
+		item->error = !valid(local, item->key)                                       ? NEAP_STORE_INVALID_KEY
 		              : in_sight(local, neap_routes_find(&local->routes, item->key)) ? NEAP_STORE_OK
-		                                                                          : missing(local);
+		                                                                             : missing(local);
 	}
 	return NEAP_STORE_OK;
 }

@@ -414,7 +414,8 @@ int neap_match_compile(struct neap_match *match, const char *pattern, size_t len
 /* --- matching --------------------------------------------------------------------------------------------------------- */
 
 /* One symbol further; true when a match is complete. A match may begin anywhere, so `first` is always open. */
-static bool advance(const struct neap_match *match, struct neap_match_set *now, const struct neap_match_set *takes, uint64_t *steps_p)
+static bool advance(const struct neap_match *match, struct neap_match_set *now, const struct neap_match_set *takes,
+                    uint64_t *steps_p)
 {
 	struct neap_match_set next = match->first;
 	uint64_t steps = 1, ended = 0;

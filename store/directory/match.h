@@ -2,9 +2,10 @@
  * positions, without backtracking, of fixed size, without heap. Its own because no C library at hand promises both: PCRE2, POSIX
  * regcomp and TRE backtrack for some patterns or let nested repeats take memory without bound. Pure. Any thread.
  *
- * The syntax is that of ECMAScript as far as it is regular: literals, . [a-z] [^a-z] \d \w \s \D \W \S \n \r \t \f \v \0 \xHH, ( ), (?: ), |, * + ? {n}
- * {n,} {n,m} each also with ? behind it, ^ and $. A key is bytes and matches when some part of it does, as in regex_search. Refused
- * with their reason: back-references, look-around, \b, repeats over 255, more than 256 positions when repeats are written out. */
+ * The syntax is that of ECMAScript as far as it is regular: literals, . [a-z] [^a-z] \d \w \s \D \W \S
+ * \n \r \t \f \v \0 \xHH, ( ), (?: ), |, * + ? {n} {n,} {n,m} each also with ? behind it, ^ and $. A key is bytes and matches when
+ * some part of it does, as in regex_search. Refused with their reason: back-references, look-around, \b, repeats over 255, more
+ * than 256 positions when repeats are written out. */
 #ifndef NEAP_STORE_MATCH_H
 #define NEAP_STORE_MATCH_H
 

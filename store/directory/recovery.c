@@ -21,7 +21,8 @@ static void do_listen(struct neap_machine *machine, uint64_t argument)
 	if (recovery->owing == 0)
 		(void)neap_post_first(machine, directory_life_on_HEARD_ALL, 0);
 	else
-		neap_log(neap_machine_reactor(machine), NEAP_LOG_INFO, "directory", "recovering: %u clients are still announcing", recovery->owing);
+		neap_log(neap_machine_reactor(machine), NEAP_LOG_INFO, "directory", "recovering: %u clients are still announcing",
+		         recovery->owing);
 }
 
 static void do_serve(struct neap_machine *machine, uint64_t argument)

@@ -12,8 +12,8 @@ struct neap_recovery {
 	uint64_t given_up; /* clients whose announcement was not waited for any longer */
 };
 
-/* `empty`: there was no directory before this one, so nothing can be missing. NEAP_ELIMIT, NEAP_ENOMEM. Memory is zeroed by the caller
- * before the first begin. */
+/* `empty`: there was no directory before this one, so nothing can be missing. NEAP_ELIMIT, NEAP_ENOMEM. Memory is zeroed by the
+ * caller before the first begin. */
 int neap_recovery_begin(struct neap_recovery *recovery, struct neap_reactor *reactor, bool empty, uint64_t recovery_ns,
                         uint64_t announcements_ns);
 void neap_recovery_end(struct neap_recovery *recovery);

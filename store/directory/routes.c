@@ -88,12 +88,13 @@ static struct rivals rivals_of(const struct neap_routes *routes, const struct ne
 }
 
 /* The replicas of one client, or of all that contradict, lose to an earlier claim. */
-static void lose(struct neap_routes *routes, const struct neap_route_key *key, uint32_t client, const struct neap_key_change *against,
-                 uint32_t winner)
+static void lose(struct neap_routes *routes, const struct neap_route_key *key, uint32_t client,
+                 const struct neap_key_change *against, uint32_t winner)
 {
 	struct neap_route_replica *replica = neap_routes_replica(routes, key->replicas);
 	for (; replica; replica = neap_routes_replica(routes, replica->next)) {
-		bool meant = against ? client_of(routes, replica) != winner && contradicts(replica, against) : client_of(routes, replica) == client;
+		bool meant =
+			against ? client_of(routes, replica) != winner && contradicts(replica, against) : client_of(routes, replica) == client;
 		if (meant && neap_routes_visible(routes, replica))
 			neap_routes_table_lose(routes, replica);
 	}
@@ -230,9 +231,11 @@ static int remove_(struct neap_routes *routes, uint32_t segment, const struct ne
 	return NEAP_STORE_OK;
 }
 
-void neap_routes_change(struct neap_routes *routes, uint32_t segment, uint32_t round, bool recovering, struct neap_key_change *change)
+void neap_routes_change(struct neap_routes *routes, uint32_t segment, uint32_t round, bool recovering,
+                        struct neap_key_change *change)
 {
-	change->error = change->kind == NEAP_KEY_ADD ? add(routes, segment, round, recovering, change) : remove_(routes, segment, change);
+	change->error =
+		change->kind == NEAP_KEY_ADD ? add(routes, segment, round, recovering, change) : remove_(routes, segment, change);
 }
 
 /* --- sweeps ----------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* The table of routes: key -> replicas {segment, size, generation, checksum, stamp}. Exact, bounded, and no call does more than a
- * bounded piece of work: it grows one bucket at a time (linear hashing), and what a departed segment leaves behind is swept in slices.
- * Keys are hashed with a secret of this process, so that nobody can choose them to collide. Owner thread only. */
+ * bounded piece of work: it grows one bucket at a time (linear hashing), and what a departed segment leaves behind is swept in
+ * slices. Keys are hashed with a secret of this process, so that nobody can choose them to collide. Owner thread only. */
 #ifndef NEAP_STORE_ROUTES_H
 #define NEAP_STORE_ROUTES_H
 
@@ -40,7 +40,8 @@ struct neap_route_list {
 	uint32_t count;
 };
 
-/* The first member of each object in the pool of segments that the table is given. `client` is any number that tells clients apart. */
+/* The first member of each object in the pool of segments that the table is given. `client` is any number that tells clients apart.
+ * */
 struct neap_route_segment {
 	struct neap_route_list here, lost;
 	uint32_t client;
@@ -82,12 +83,13 @@ uint32_t neap_routes_find(const struct neap_routes *routes, struct neap_key_text
 /* The key's text into `text` of at least its length. */
 void neap_routes_copy_key(const struct neap_routes *routes, uint32_t key, char *text);
 
-/* Applies one change for `segment`, a live one: stamp and error of the change are the answer. `recovering`: a claim without a stamp on a
- * key that nobody is known to have is put off. */
-void neap_routes_change(struct neap_routes *routes, uint32_t segment, uint32_t round, bool recovering, struct neap_key_change *change);
+/* Applies one change for `segment`, a live one: stamp and error of the change are the answer. `recovering`: a claim without a stamp
+ * on a key that nobody is known to have is put off. */
+void neap_routes_change(struct neap_routes *routes, uint32_t segment, uint32_t round, bool recovering,
+                        struct neap_key_change *change);
 
-/* Looks at up to *budget_p replicas of a segment and drops those that go: of a gone one all, else those not named since `round` began.
- * True when through. Begin with neap_routes_sweep_begin. */
+/* Looks at up to *budget_p replicas of a segment and drops those that go: of a gone one all, else those not named since `round`
+ * began. True when through. Begin with neap_routes_sweep_begin. */
 void neap_routes_sweep_begin(struct neap_routes *routes, uint32_t segment);
 bool neap_routes_sweep(struct neap_routes *routes, uint32_t segment, uint32_t round, uint32_t *budget_p, uint64_t *dropped_p);
 

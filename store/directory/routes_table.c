@@ -68,8 +68,8 @@ static uint32_t *bucket_at(const struct neap_routes *routes, uint32_t bucket)
 	return &routes->buckets[bucket >> PIECE_BITS][bucket & (PIECE - 1)];
 }
 
-/* One bucket more: the keys of one bucket are shared between it and the new one. Without memory for it the chains get longer, and the
- * next key tries again. */
+/* One bucket more: the keys of one bucket are shared between it and the new one. Without memory for it the chains get longer, and
+ * the next key tries again. */
 static void grow(struct neap_routes *routes)
 {
 	uint32_t base = 1u << routes->level, fresh = routes->bucket_count, piece = fresh >> PIECE_BITS;

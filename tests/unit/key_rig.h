@@ -1,5 +1,5 @@
-/* What the suites about the directory of keys share: one directory on virtual time, calls that are begun and waited for, and clients
- * with two segments each. */
+/* What the suites about the directory of keys share: one directory on virtual time, calls that are begun and waited for, and
+ * clients with two segments each. */
 #ifndef UNIT_KEY_RIG_H
 #define UNIT_KEY_RIG_H
 
@@ -103,7 +103,8 @@ static inline void rig_reactor(void)
 static inline void rig_open(struct neap_local_directory_options options)
 {
 	rig_reactor();
-	ck_assert_msg(neap_local_directory_create(&rig.directory, rig.reactor, &options, rig.why, sizeof rig.why) == NEAP_OK, "%s", rig.why);
+	int error = neap_local_directory_create(&rig.directory, rig.reactor, &options, rig.why, sizeof rig.why);
+	ck_assert_msg(error == NEAP_OK, "%s", rig.why);
 	rig.face = neap_local_directory_face(rig.directory);
 	rig.epoch = options.epoch ? options.epoch : rig_wall(NULL);
 }
@@ -251,7 +252,8 @@ static inline enum neap_key_status beat(uint64_t client)
 static inline int use(uint64_t client, int32_t priority, uint64_t used, uint64_t capacity)
 {
 	struct neap_key_usage usage = {.segment = segment_id(client, priority), .used = used, .capacity = capacity};
-	struct waited waited = {.call.as.heartbeat = {.client = self(client), .epoch_known = rig.epoch, .usages = &usage, .usage_count = 1}};
+	struct waited waited = {
+		.call.as.heartbeat = {.client = self(client), .epoch_known = rig.epoch, .usages = &usage, .usage_count = 1}};
 	ck_assert_int_eq(rig_call(&waited, NEAP_KEY_OP_HEARTBEAT), NEAP_OK);
 	return usage.error;
 }

@@ -1,5 +1,5 @@
-/* The directory of keys as a master's clients see it: what the reference's master is tested for, in our own words, with the differences
- * that are meant. */
+/* The directory of keys as a master's clients see it: what the reference's master is tested for, in our own words, with the
+ * differences that are meant. */
 #include "tests/unit/key_rig.h"
 
 /* --- clients -------------------------------------------------------------------------------------------------------------- */
@@ -269,8 +269,8 @@ START_TEST(removing_replicas)
 }
 END_TEST
 
-/* A REMOVE and an ADD of the same place cancel each other in the reference's notifier, so that a value has no route. Here the last one
- * counts, within a batch and between batches. */
+/* A REMOVE and an ADD of the same place cancel each other in the reference's notifier, so that a value has no route. Here the last
+ * one counts, within a batch and between batches. */
 START_TEST(the_last_change_counts)
 {
 	join(1, MIB);

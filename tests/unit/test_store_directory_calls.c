@@ -19,7 +19,7 @@ START_TEST(a_call_that_makes_no_sense)
 {
 	struct waited waited = {.call = {0}};
 	ck_assert_int_eq(rig_begin(&waited, NEAP_KEY_OPS), NEAP_EINVAL);
-	ck_assert_int_eq(rig_begin(&waited, (enum neap_key_op)-1), NEAP_EINVAL);
+	ck_assert_int_eq(rig_begin(&waited, (enum neap_key_op) - 1), NEAP_EINVAL);
 	waited.call.deadline_ns = rig.now_ns;
 	ck_assert_int_eq(rig_begin(&waited, NEAP_KEY_OP_COUNT), NEAP_EINVAL);
 	waited.call.deadline_ns = 0;
@@ -252,8 +252,8 @@ START_TEST(lists_take_turns)
 	join(1, MIB);
 	fill(2000);
 	for (int i = 0; i < 5; i++) {
-		lists[i] = (struct waited){.call.as.list = {
-									   .pattern = text("^key-1999$"), .keys = keys[i], .keys_max = 2, .text = texts[i], .text_size = 20}};
+		lists[i] = (struct waited){
+			.call.as.list = {.pattern = text("^key-1999$"), .keys = keys[i], .keys_max = 2, .text = texts[i], .text_size = 20}};
 		ck_assert_int_eq(rig_begin(&lists[i], NEAP_KEY_OP_LIST), NEAP_OK);
 	}
 	rig_turn();
@@ -302,7 +302,8 @@ START_TEST(departed_routes_go_in_slices)
 }
 END_TEST
 
-/* --- options and memory ---------------------------------------------------------------------------------------------------------- */
+/* --- options and memory ----------------------------------------------------------------------------------------------------------
+ * */
 
 START_TEST(options_are_checked)
 {

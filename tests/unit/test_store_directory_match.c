@@ -1,5 +1,5 @@
-/* Regular expressions over keys: what matches, what is refused and where, that no pattern takes long, and random patterns against the C
- * library's matcher. */
+/* Regular expressions over keys: what matches, what is refused and where, that no pattern takes long, and random patterns against
+ * the C library's matcher. */
 #include "store/directory/match.h"
 #include <check.h>
 #include <neap/error.h>
@@ -120,7 +120,8 @@ START_TEST(what_is_refused)
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		char prefix[40];
-		ck_assert_msg(neap_match_compile(&match, cases[i].pattern, strlen(cases[i].pattern), why, sizeof why) < 0, "%s", cases[i].pattern);
+		ck_assert_msg(neap_match_compile(&match, cases[i].pattern, strlen(cases[i].pattern), why, sizeof why) < 0, "%s",
+		              cases[i].pattern);
 		(void)snprintf(prefix, sizeof prefix, "position %u: ", cases[i].position);
 		ck_assert_msg(strncmp(why, prefix, strlen(prefix)) == 0 && strstr(why, cases[i].reason), "%s: %s", cases[i].pattern, why);
 	}
@@ -141,14 +142,15 @@ END_TEST
 /* The patterns that bring back-tracking matchers down. */
 START_TEST(no_pattern_takes_long)
 {
-	static const char *const patterns[] = {"^(a+)+$", "^(a|aa)+$", "^(.*)*x$", "(a*)*(a*)*(a*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$",
-	                                       "(x+x+)+y", "^(a?){100}a{100}$", "((a{0,15}){0,15})b", "(.{1,120}){1,2}z"};
+	static const char *const patterns[] = {
+		"^(a+)+$",  "^(a|aa)+$",         "^(.*)*x$",           "(a*)*(a*)*(a*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$",
+		"(x+x+)+y", "^(a?){100}a{100}$", "((a{0,15}){0,15})b", "(.{1,120}){1,2}z"};
 	static char text[4096];
 	memset(text, 'a', sizeof text);
 	for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
 		uint64_t steps = 0;
-		ck_assert_msg(neap_match_compile(&match, patterns[i], strlen(patterns[i]), why, sizeof why) == NEAP_OK, "%s: %s", patterns[i],
-		              why);
+		ck_assert_msg(neap_match_compile(&match, patterns[i], strlen(patterns[i]), why, sizeof why) == NEAP_OK, "%s: %s",
+		              patterns[i], why);
 		text[sizeof text - 1] = '!';
 		(void)neap_match_run(&match, text, sizeof text, &steps);
 		ck_assert_uint_le(steps, (sizeof text + 4) * (NEAP_MATCH_POSITIONS + 1));
@@ -222,7 +224,8 @@ START_TEST(random_patterns_against_the_c_library)
 			for (uint32_t j = 0; j < text_length; j++)
 				text[j] = "abcd"[below(4)];
 			bool expected = regexec(&reference, text, 0, NULL, 0) == 0;
-			ck_assert_msg(neap_match_run(&match, text, text_length, &steps) == expected, "%s on \"%s\": expected %d", pattern, text, expected);
+			ck_assert_msg(neap_match_run(&match, text, text_length, &steps) == expected, "%s on \"%s\": expected %d", pattern, text,
+			              expected);
 			agreed[expected]++;
 		}
 		regfree(&reference);
