@@ -64,7 +64,7 @@ static int model_claim(uint32_t key, uint32_t client, struct neap_key_stamp stam
 	uint32_t others = 0, last = 0;
 	struct neap_key_stamp last_stamp = {0, 0};
 	for (uint32_t other = 0; other < CLIENTS; other++) {
-		struct neap_key_stamp first;
+		struct neap_key_stamp first = {0, 0};
 		if (other == client || !holds(key, other, &first))
 			continue;
 		if (others++ == 0 || neap_key_stamp_before(last_stamp, first)) {
