@@ -93,6 +93,9 @@ START_TEST(priorities)
 	ck_assert_int_eq(place_from(0, "a", MIB + 1, config), 1);
 	ck_assert_uint_eq(offered[0].available, 5 * MIB);
 	/* a value lies in one segment */
+	ck_assert_int_eq(use(1, 10, 0, 0), NEAP_OK);
+	ck_assert_int_eq(place_from(0, "a", 4 * MIB, config), 1);
+	ck_assert_int_eq(use(1, 10, 0, 0), NEAP_OK);
 	ck_assert_int_eq(place_from(0, "a", 4 * MIB + 1, config), NEAP_STORE_NO_AVAILABLE_CANDIDATE);
 	config.priority_limit = 20;
 	ck_assert_int_eq(place_from(0, "a", MIB + 1, config), NEAP_STORE_NO_AVAILABLE_CANDIDATE);
@@ -160,6 +163,9 @@ START_TEST(the_callers_own_place_is_looked_at_first)
 	ck_assert_uint_eq(offered[0].client.first, 1);
 	config.candidates_max = 2;
 	ck_assert_int_eq(place_from(2, "a", 1, config), 2);
+	config.candidates_max = 0;
+	ck_assert_int_eq(place_from(2, "a", 1, config), 2); /* each once */
+	ck_assert_uint_eq(offered[0].client.first + offered[1].client.first, 3);
 }
 END_TEST
 

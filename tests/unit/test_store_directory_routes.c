@@ -379,6 +379,30 @@ START_TEST(it_grows_a_bucket_at_a_time)
 }
 END_TEST
 
+/* What a sweep would come to next goes in between; so does what it would come to after that. */
+START_TEST(a_sweep_goes_on_where_it_was)
+{
+	static const char keys[] = "abcdefgh";
+	uint64_t dropped = 0;
+	uint32_t budget = 2;
+	for (uint32_t i = 0; i < 8; i++)
+		ck_assert_int_eq(change_table(NEAP_KEY_ADD, 0, keys + i, 1), NEAP_OK);
+	neap_routes_sweep_begin(&routes, 0);
+	ck_assert(!neap_routes_sweep(&routes, 0, 2, &budget, &dropped));
+	ck_assert_uint_eq(dropped, 2); /* h, g: the newest first */
+	ck_assert_int_eq(change_table(NEAP_KEY_REMOVE, 0, "f", 1), NEAP_OK);
+	ck_assert_int_eq(change_table(NEAP_KEY_REMOVE, 0, "e", 1), NEAP_OK);
+	/* the memory of both serves others, of a segment that is not swept */
+	ck_assert_int_eq(change_table(NEAP_KEY_ADD, 1, "x", 1), NEAP_OK);
+	ck_assert_int_eq(change_table(NEAP_KEY_ADD, 1, "y", 1), NEAP_OK);
+	budget = 100;
+	ck_assert(neap_routes_sweep(&routes, 0, 2, &budget, &dropped));
+	ck_assert_uint_eq(dropped, 6);
+	ck_assert_uint_eq(routes.standing_keys, 2);
+	ck_assert_ptr_null(neap_routes_check(&routes));
+}
+END_TEST
+
 START_TEST(long_keys_are_bounded_by_bytes)
 {
 	static char key[4096];
@@ -441,6 +465,7 @@ int main(void)
 	TCase *table = tcase_create("table");
 	tcase_add_checked_fixture(table, open_table, close_table);
 	tcase_add_test(table, it_grows_a_bucket_at_a_time);
+	tcase_add_test(table, a_sweep_goes_on_where_it_was);
 	tcase_add_test(table, long_keys_are_bounded_by_bytes);
 	tcase_add_test(table, a_key_has_so_many_replicas_and_no_more);
 	suite_add_tcase(suite, table);
