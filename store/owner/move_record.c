@@ -233,8 +233,8 @@ static uint64_t check_slices(const struct neap_move *request)
 	for (uint32_t i = 0; i < request->count; i++) {
 		const struct neap_remote_slice *slice = &request->slices[i];
 		const char *segment = slice->segment ? slice->segment : "", *first = request->slices[0].segment;
-		if (slice->address == 0 || slice->length == 0 || slice->length > UINT64_MAX / 2 - size || strcmp(segment, first ? first : "") != 0 ||
-		    strlen(segment) >= sizeof ((struct neap_move_record *)0)->segment)
+		bool same = strcmp(segment, first ? first : "") == 0 && strlen(segment) < sizeof ((struct neap_move_record *)0)->segment;
+		if (!same || slice->address == 0 || slice->length == 0 || slice->length > UINT64_MAX / 2 - size)
 			return 0;
 		size += slice->length;
 	}
