@@ -5,12 +5,14 @@
 #include "reactor/core.h"
 #include "reactor/pool.h"
 #include "store/owner/owner.h"
+#include "transports/checksum.h"
 #include <neap/store_error.h>
 
 /* Summing takes about 0.1 ms for this much: a piece a turn. */
 #define NEAP_SUM_PIECE (UINT64_C(1) << 20)
 
 #define NEAP_KEY_INLINE 88u
+#define SCANNED_A_TURN 4096u /* pending writes */
 
 /* One for each key that has a value or a pending write. */
 struct neap_key_entry {
@@ -69,6 +71,7 @@ struct neap_pin_record {
 	struct neap_exposure exposure;
 	struct neap_grant_token token;
 	uint64_t key_hash, lease_end_ns;
+	bool ending, unpinned;
 };
 
 struct neap_move_record {
@@ -77,9 +80,9 @@ struct neap_move_record {
 	struct neap_key_entry *entry; /* of a pull: NULL when it has ended */
 	struct neap_handle *handle;
 	struct neap_sum sum;
-	bool push, opening, ended, later;
-	bool has_crc;
-	uint32_t crc, count, held;
+	neap_segment_id segment_id;
+	bool push, failed, has_crc;
+	uint32_t crc, count, held; /* held: buffers that the transport has not let go of */
 	uint64_t size, generation;
 	struct neap_moved moved;
 	void (*done)(void *user, const struct neap_moved *moved);
@@ -98,7 +101,7 @@ struct neap_owner {
 	struct neap_pool entries, writes, pins, moves;
 	struct neap_reactor_class *write_class, *pin_class, *move_class;
 	struct neap_timer scan;
-	uint32_t scan_shard;
+	uint32_t scan_at; /* index in `writes` */
 	struct neap_ready tend; /* evicts, ends things while closing */
 	uint64_t generation, key_bytes, keys, bytes;
 	struct neap_owner_stats stats;
@@ -143,6 +146,8 @@ void neap_owner_wake(struct neap_owner *owner);
 extern const struct neap_machine_kind neap_write_record_kind, neap_pin_record_kind, neap_move_record_kind;
 /* The foreground check: a write whose lease is over ends now, even if its timer has still to fire. */
 void neap_write_look(struct neap_owner *owner, struct neap_key_entry *entry);
+void neap_write_look_at(struct neap_write_record *record);
+void neap_writes_count(const struct neap_owner *owner, struct neap_owner_stats *stats_p);
 uint64_t neap_write_left_ns(struct neap_owner *owner, uint64_t write_id);
 void neap_writes_close(struct neap_owner *owner);
 void neap_pins_close(struct neap_owner *owner);

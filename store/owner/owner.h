@@ -78,8 +78,9 @@ struct neap_commit {
 	uint32_t crc; /* crc32c of the whole value */
 };
 
-/* `done` once, from a turn: OK with the generation, DATA_COPY_FAILED when the bytes are not what the crc says (the reservation is gone).
- * It is called only when this returns OK. A commit of an id that is committed already is `done` with OK again. Refused: INVALID_PARAMS
+/* `done` once: OK with the generation, DATA_COPY_FAILED when the bytes are not what the crc says (the reservation is gone).
+ * It is called only when this returns OK. A commit of an id that is committed already is
+ * `done` with OK again, from inside the call. Refused: INVALID_PARAMS
  * (also a size that is not the reserved one), OBJECT_NOT_FOUND (no such pending write), LEASE_EXPIRED, INVALID_WRITE (another id),
  * REPLICA_IS_PROCESSING (this commit is under way). */
 typedef void neap_committed_func(void *user, int error, uint64_t generation);
