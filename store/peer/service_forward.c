@@ -114,6 +114,10 @@ static bool names_own_holding(const struct peer_call *call, enum peer_kind kind,
 		return false;
 	}
 	*holding_p = peer_held(call->service, kind, id);
+	if (*holding_p && !(*holding_p)->connection) {
+		peer_refuse(call, NEAP_STORE_LEASE_EXPIRED, "its lease has ended, or its connection has", 0);
+		return false;
+	}
 	if (!*holding_p || peer_holds(*holding_p, call->instance, key))
 		return true;
 	call->service->stats.refused_foreign++;
@@ -258,7 +262,7 @@ void peer_finish_pins(struct neap_peer_service *service, const uint8_t instance[
 	for (uint32_t i = 0; i < finished->count; i++) {
 		struct neap_key key = peer_key(pins[i].key);
 		struct peer_holding *holding = peer_held(service, PEER_PIN, pins[i].read_operation_id);
-		if (holding && peer_holds(holding, instance, &key))
+		if (holding && holding->connection && peer_holds(holding, instance, &key))
 			(void)unpin(service, &key, pins[i].read_operation_id, holding);
 	}
 }

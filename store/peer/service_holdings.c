@@ -1,4 +1,4 @@
-/* What connections hold. The owner ends an expired lease by itself; here it is forgotten when the next one of its kind is asked for, so
+/* What connections hold. The owner ends an expired lease by itself; here that is noticed when the next one of its kind is asked for, so
  * that no timer runs twice for one lease. */
 #include "store/peer/service_inside.h"
 #include <string.h>
@@ -43,30 +43,46 @@ static void line_remove(struct peer_line *line, enum peer_line_of of, struct pee
 	line->count--;
 }
 
-void peer_let_go(struct neap_peer_service *service, enum peer_kind kind, struct peer_holding *holding)
+static void free_holding(struct peer_holdings *holdings, struct peer_holding *holding)
 {
-	struct peer_holdings *holdings = &service->holdings[kind];
 	struct peer_holding **at = &holdings->buckets[slot_of(holding->id, holdings->bucket_mask)];
 	while (*at != holding)
 		at = &(*at)->next_in_bucket;
 	*at = holding->next_in_bucket;
-	line_remove(&holdings->line, PEER_OF_ALL, holding);
-	line_remove(&holding->connection->lines[kind], PEER_OF_CONNECTION, holding);
 	neap_pool_give(&holdings->pool, holding);
 }
 
-static void forget_expired(struct neap_peer_service *service, enum peer_kind kind)
+static void leave_lines(struct neap_peer_service *service, enum peer_kind kind, struct peer_holding *holding)
+{
+	line_remove(&service->holdings[kind].line, PEER_OF_ALL, holding);
+	line_remove(&holding->connection->lines[kind], PEER_OF_CONNECTION, holding);
+	holding->connection = NULL;
+}
+
+void peer_let_go(struct neap_peer_service *service, enum peer_kind kind, struct peer_holding *holding)
+{
+	leave_lines(service, kind, holding);
+	free_holding(&service->holdings[kind], holding);
+}
+
+static void end(struct neap_peer_service *service, enum peer_kind kind, struct peer_holding *holding)
+{
+	leave_lines(service, kind, holding);
+	line_add(&service->holdings[kind].ended, PEER_OF_ALL, holding);
+}
+
+static void end_expired(struct neap_peer_service *service, enum peer_kind kind)
 {
 	struct peer_holding *oldest;
 	uint64_t now_ns = neap_now(service->reactor);
 	while ((oldest = service->holdings[kind].line.first) != NULL && oldest->end_ns <= now_ns)
-		peer_let_go(service, kind, oldest);
+		end(service, kind, oldest);
 }
 
 struct peer_holding *peer_held(struct neap_peer_service *service, enum peer_kind kind, uint64_t id)
 {
 	struct peer_holdings *holdings = &service->holdings[kind];
-	forget_expired(service, kind);
+	end_expired(service, kind);
 	struct peer_holding *holding = holdings->buckets[slot_of(id, holdings->bucket_mask)];
 	while (holding && holding->id != id)
 		holding = holding->next_in_bucket;
@@ -94,7 +110,7 @@ static void lose(struct peer_connection *connection, enum peer_kind kind)
 	struct peer_holding *holding;
 	while ((holding = connection->lines[kind].first) != NULL) {
 		uint64_t id = holding->id;
-		peer_let_go(service, kind, holding);
+		end(service, kind, holding);
 		if (kind == PEER_WRITE) {
 			service->stats.lost_writes++;
 			neap_owner_write_lost(service->owner, id);
@@ -110,7 +126,7 @@ static void connection_ended(struct neap_rpc_resource *resource)
 	struct peer_connection *connection = (struct peer_connection *)resource;
 	struct neap_peer_service *service = connection->service;
 	for (enum peer_kind kind = PEER_WRITE; kind < PEER_KINDS; kind++)
-		forget_expired(service, kind);
+		end_expired(service, kind);
 	lose(connection, PEER_WRITE);
 	lose(connection, PEER_PIN);
 	*connection_at(service, connection->connection) = connection->next_in_bucket;
@@ -147,13 +163,23 @@ static uint64_t until_first_ends(const struct neap_peer_service *service, const 
 uint64_t peer_wait_for_room(struct neap_peer_service *service, const struct peer_call *call, enum peer_kind kind)
 {
 	struct peer_holdings *holdings = &service->holdings[kind];
-	forget_expired(service, kind);
+	end_expired(service, kind);
 	const struct peer_connection *connection = *connection_at(service, call->connection);
 	if (connection && connection->lines[kind].count >= holdings->per_connection)
 		return until_first_ends(service, &connection->lines[kind]);
-	if (holdings->pool.used == holdings->pool.capacity)
+	if (holdings->line.count == holdings->pool.capacity)
 		return until_first_ends(service, &holdings->line);
 	return connection || service->connections.used < service->connections.capacity ? 0 : PEER_RETRY_NS;
+}
+
+static struct peer_holding *take(struct peer_holdings *holdings)
+{
+	struct peer_holding *oldest = holdings->ended.first;
+	if (holdings->pool.used == holdings->pool.capacity && oldest) {
+		line_remove(&holdings->ended, PEER_OF_ALL, oldest);
+		free_holding(holdings, oldest);
+	}
+	return neap_pool_take(&holdings->pool);
 }
 
 bool peer_hold(struct neap_peer_service *service, const struct peer_call *call, enum peer_kind kind, const struct neap_key *key,
@@ -161,7 +187,7 @@ bool peer_hold(struct neap_peer_service *service, const struct peer_call *call, 
 {
 	struct peer_holdings *holdings = &service->holdings[kind];
 	struct peer_connection *connection = connection_of(service, call);
-	struct peer_holding *holding = connection ? neap_pool_take(&holdings->pool) : NULL;
+	struct peer_holding *holding = connection ? take(holdings) : NULL;
 	if (!holding)
 		return false;
 	struct peer_holding **bucket = &holdings->buckets[slot_of(id, holdings->bucket_mask)];
@@ -229,7 +255,7 @@ static bool lines_agree(const struct neap_peer_service *service, enum peer_kind 
 	uint32_t index = 0, of_connections = 0;
 	while ((connection = neap_pool_next(&service->connections, &index)) != NULL)
 		of_connections += connection->lines[kind].count;
-	return of_connections == holdings->line.count && holdings->line.count == holdings->pool.used;
+	return of_connections == holdings->line.count && holdings->line.count + holdings->ended.count == holdings->pool.used;
 }
 
 const char *neap_peer_service_check(const struct neap_peer_service *service)

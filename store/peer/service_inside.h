@@ -25,11 +25,12 @@ struct peer_link {
 };
 enum peer_line_of { PEER_OF_ALL, PEER_OF_CONNECTION, PEER_LINES };
 
-/* A reservation or a pin that a connection holds: until it is committed, revoked, unpinned or lost, or its lease ends. */
+/* A reservation or a pin that a connection holds: until it is committed, revoked or unpinned. When its lease ends or its connection does,
+ * it is remembered as ended, so that whoever asks for it is told LEASE_EXPIRED and not that it never was. */
 struct peer_holding {
 	struct peer_link links[PEER_LINES];
 	struct peer_holding *next_in_bucket;
-	struct peer_connection *connection;
+	struct peer_connection *connection; /* NULL: ended */
 	uint64_t id, key_hash, end_ns;
 };
 
@@ -41,6 +42,7 @@ struct peer_holdings {
 	struct peer_holding **buckets; /* by id */
 	uint32_t bucket_mask, per_connection;
 	struct peer_line line;
+	struct peer_line ended; /* remembered as long as nobody needs the room */
 };
 
 struct peer_connection {
@@ -114,10 +116,11 @@ uint64_t peer_wait_for_room(struct neap_peer_service *service, const struct peer
 /* After peer_wait_for_room has said 0. False: the connection has gone. */
 bool peer_hold(struct neap_peer_service *service, const struct peer_call *call, enum peer_kind kind, const struct neap_key *key,
                uint64_t id, uint64_t lease_ns);
-/* NULL: nobody holds it (any more). */
+/* NULL: committed, revoked, unpinned, forgotten, or never there. */
 struct peer_holding *peer_held(struct neap_peer_service *service, enum peer_kind kind, uint64_t id);
+/* Of one that has not ended: whether it is that process's, for that key. */
 bool peer_holds(const struct peer_holding *holding, const uint8_t instance[16], const struct neap_key *key);
-/* Its connection has it no longer. */
+/* Its connection has it no longer, and nobody will ask for it. Of one that has not ended. */
 void peer_let_go(struct neap_peer_service *service, enum peer_kind kind, struct peer_holding *holding);
 
 /* --- service_forward.c */
