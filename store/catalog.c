@@ -18,7 +18,12 @@
 	M(tcp_session)       \
 	M(rpc_channel)       \
 	M(rpc_call)          \
-	M(rpc_session)
+	M(rpc_session)       \
+	M(write_record)      \
+	M(pin_record)        \
+	M(move_record)         \
+	M(directory_life)    \
+	M(client_life)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

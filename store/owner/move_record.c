@@ -70,6 +70,23 @@ static void on_released(void *user, neap_batch_id batch, uint32_t index, void *r
 		neap_step(&record->machine, move_record_on_RELEASED, 0);
 }
 
+/* Of a process to itself, the tier is the registered side: the user's buffer need not be. */
+static struct neap_request request_of(const struct neap_move_record *record, const struct neap_remote_slice *slice, unsigned char *at)
+{
+	struct neap_request request = {.segment = record->segment_id, .length = slice->length};
+	if (record->segment_id == NEAP_LOCAL_SEGMENT) {
+		request.opcode = record->push ? NEAP_READ : NEAP_WRITE;
+		request.source = (void *)(uintptr_t)slice->address;
+		request.target_offset = (uintptr_t)at;
+		return request;
+	}
+	request.opcode = record->push ? NEAP_WRITE : NEAP_READ;
+	request.source = at;
+	request.target_offset = slice->address;
+	request.grant = &slice->token;
+	return request;
+}
+
 static void do_move(struct neap_machine *machine, uint64_t argument)
 {
 	struct neap_move_record *record = record_of(machine);
@@ -79,16 +96,8 @@ static void do_move(struct neap_machine *machine, uint64_t argument)
 	neap_batch_id batch;
 	(void)argument;
 	for (uint32_t i = 0; i < record->count; i++) {
-		const struct neap_remote_slice *slice = &record->slices[i];
-		requests[i] = (struct neap_request){
-			.opcode = record->push ? NEAP_WRITE : NEAP_READ,
-			.source = at,
-			.segment = record->segment_id,
-			.target_offset = slice->address,
-			.length = slice->length,
-			.grant = record->segment_id == NEAP_LOCAL_SEGMENT ? NULL : &slice->token,
-		};
-		at += slice->length;
+		requests[i] = request_of(record, &record->slices[i], at);
+		at += record->slices[i].length;
 	}
 	struct neap_batch_options options = {
 		.deadline_ns = neap_now(owner->reactor) + owner->options.move_timeout_ns,

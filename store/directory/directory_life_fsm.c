@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "store/directory/directory_life_fsm.h"
