@@ -210,6 +210,17 @@ void rig_close(void)
 	sim_destroy(rig.sim);
 }
 
+static bool has_operation(void *user)
+{
+	(void)user;
+	return rig_stats().operations_now > 0;
+}
+
+void rig_await_operation(void)
+{
+	ck_assert_msg(sim_run_until(rig.sim, has_operation, NULL, 1000 * MS), "nothing is under way");
+}
+
 void rig_cut(struct rig_peer *peer)
 {
 	bool rpc = false;

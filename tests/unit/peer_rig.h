@@ -109,6 +109,7 @@ uint8_t rig_transfer(struct rig_peer *peer, enum neap_opcode opcode, const struc
 /* A whole FORWARD write; fails the test when it does not succeed. Returns the write id. */
 uint64_t rig_put(struct rig_peer *peer, const char *key, size_t length, unsigned seed);
 
+void rig_await_operation(void); /* the service has one under way */
 void rig_cut(struct rig_peer *peer); /* its RPC connection is reset; data under way is lost */
 void rig_channel_close(struct rig_peer *peer);
 void rig_channel_open(struct rig_peer *peer);

@@ -572,8 +572,7 @@ START_TEST(a_leaving_owner_takes_nothing_new)
 	uint64_t pinned = read_id(&call);
 	pull.src_buffers = rig_grant(first(), &slices, 0, MIB, 1, NEAP_MAY_READ);
 	rig_ask(first(), &call, &neap_method_write_remote_data, &pull, 20000, NULL);
-	while (rig_stats().operations_now == 0)
-		rig_for(1);
+	rig_await_operation();
 	neap_peer_service_drain(rig.service);
 	const int refused = NEAP_STORE_UNAVAILABLE_IN_CURRENT_STATUS;
 	ck_assert_int_eq(rig_pre_write(first(), "x", 1000, NULL), refused);
