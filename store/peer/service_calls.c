@@ -78,7 +78,7 @@ struct peer_operation *peer_operation_begin(const struct peer_call *call)
 {
 	struct peer_operation *operation = neap_pool_take(&call->service->operations);
 	if (!operation) {
-		peer_refuse(call, NEAP_STORE_NO_AVAILABLE_HANDLE, "as many commits and transfers are under way as there may be (operations_max)", 0);
+		peer_refuse(call, NEAP_STORE_NO_AVAILABLE_HANDLE, "too many commits and transfers are under way (operations_max)", 0);
 		return NULL;
 	}
 	*operation = (struct peer_operation){.call = *call};

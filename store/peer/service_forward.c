@@ -53,7 +53,7 @@ static void refuse_for_quota(const struct peer_call *call, enum peer_kind kind, 
 	} else {
 		call->service->stats.refused_quota++;
 		peer_refuse(call, NEAP_STORE_NO_AVAILABLE_HANDLE,
-		            kind == PEER_WRITE ? "the connection holds as many reservations as it may" : "the connection holds as many pins as it may",
+		            kind == PEER_WRITE ? "as many reservations are held as there may be" : "as many pins are held as there may be",
 		            wait_ns);
 	}
 }
