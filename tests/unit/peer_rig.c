@@ -114,9 +114,11 @@ static void welcomed(void *user, const uint8_t instance[16], uint64_t epoch)
 
 void rig_channel_open(struct rig_peer *peer)
 {
+	/* a channel's ids are its own, also after it was closed */
 	struct neap_rpc_channel_options options = {
-		.server = {.host = "10.0.0.2", .port = RIG_PORT, .has_port = true}, .lane = 1, .welcomed = welcomed, .user = peer};
+		.server = {.host = "10.0.0.2", .port = RIG_PORT, .has_port = true}, .lane = ++peer->lanes, .welcomed = welcomed, .user = peer};
 	ck_assert_int_eq(neap_rpc_channel_open(&peer->channel, peer->client, &options), 0);
+	neap_rpc_channel_connect(peer->channel);
 }
 
 void rig_channel_close(struct rig_peer *peer)

@@ -45,6 +45,7 @@ struct rig_peer {
 	uint8_t instance[16], engine_instance[16];
 	unsigned char *memory; /* GRANT_ONLY */
 	neap_segment_id owner; /* the owner's segment, opened */
+	uint64_t lanes;
 	uint32_t welcomes;
 };
 
