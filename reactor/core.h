@@ -41,7 +41,7 @@ struct neap_resident *neap_reactor_resident(const struct neap_reactor *reactor, 
 /* --- work to go on with ----------------------------------------------------------------------------------------------- */
 
 /* A source that still has work although no event will come for it (a budget stopped it, bytes are buffered). FIFO, each once; what one
- * of them makes ready runs in the same turn of the reactor, a few times over. */
+ * of them makes ready runs in the same turn of the reactor, once. */
 struct neap_ready {
 	struct neap_ready *next, **slot;
 	bool queued;

@@ -5,7 +5,7 @@
 #define EVENTS_MAX 256u
 #define TURN_NS 2000000u
 #define POLLED_MAX 32u
-#define READY_ROUNDS 4u
+#define READY_ROUNDS 2u
 #define DISPATCHED_MAX 4096u /* machine events after one piece of work; more than that is a loop of machines, cut into turns */
 #define TIMERS_TOUCHED_MAX 4096u /* by one turn, due ones and those that only move down a level */
 #define LOG_INTERVAL_NS 1000000000u
@@ -134,11 +134,15 @@ static void run_queued(struct neap_reactor *reactor)
 }
 
 /* What they queue runs in the same turn, so that an answer, its callback, and the request that the callback makes cost the host one
- * call. A few times: what always queues itself again waits for the next turn. */
+ * call. Not more often: what always queues itself again waits for the next turn. Nobody runs again after its end: the dead are
+ * reaped in between. */
 static void run_ready(struct neap_reactor *reactor)
 {
-	for (unsigned round = 0; round < READY_ROUNDS && reactor->ready && may_go_on(reactor); round++)
+	for (unsigned round = 0; round < READY_ROUNDS && reactor->ready && may_go_on(reactor); round++) {
+		if (reactor->reaps)
+			neap_reap_now(reactor);
 		run_queued(reactor);
+	}
 }
 
 static void run_watches(struct neap_reactor *reactor)

@@ -2,6 +2,7 @@
 
 /* How many timers of a slot are compared to learn its exact earliest due time. A slot with more answers with its beginning. */
 #define COMPARED_MAX 8u
+#define SLOTS_CLEARED_MAX 16u /* of timers that were put off, in one look */
 
 void neap_wheel_init(struct neap_wheel *wheel, uint64_t now_ns)
 {
@@ -88,10 +89,34 @@ struct neap_timer *neap_wheel_take(struct neap_wheel *wheel, uint32_t *work_p)
 	return NULL;
 }
 
+/* The tick behind the slot's last. */
+static uint64_t slot_end(const struct neap_wheel_place *at, uint64_t tick)
+{
+	return tick + (UINT64_C(1) << (at->level * NEAP_WHEEL_DIGIT_BITS));
+}
+
+/* The earliest due time in a slot, or where the slot begins when there are too many to look. *put_off_p: all of them are due behind it,
+ * and those of other slots perhaps before. */
+static uint64_t least_of(const struct neap_wheel *wheel, const struct neap_wheel_place *at, uint64_t tick, bool *put_off_p)
+{
+	uint64_t least = UINT64_MAX;
+	unsigned compared = 0;
+	*put_off_p = false;
+	for (const struct neap_timer *timer = wheel->slots[at->level][at->slot]; timer; timer = timer->next) {
+		if (++compared > COMPARED_MAX)
+			return tick << NEAP_WHEEL_TICK_SHIFT;
+		if (timer->due_ns < least)
+			least = timer->due_ns;
+	}
+	*put_off_p = neap_wheel_tick(least) >= slot_end(at, tick);
+	return *put_off_p ? tick << NEAP_WHEEL_TICK_SHIFT : least;
+}
+
 uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel)
 {
 	struct neap_wheel_place at;
 	uint64_t tick;
+	bool put_off;
 	if (wheel->moving)
 		return 0;
 	if (wheel->next_known)
@@ -100,19 +125,33 @@ uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel)
 		return UINT64_MAX;
 	if (at.level == 0 && tick == wheel->cursor)
 		return wheel->present_least_ns;
-	uint64_t least = UINT64_MAX;
-	unsigned compared = 0;
-	for (const struct neap_timer *timer = wheel->slots[at.level][at.slot]; timer; timer = timer->next) {
-		if (++compared > COMPARED_MAX)
-			return tick << NEAP_WHEEL_TICK_SHIFT;
-		if (timer->due_ns < least)
-			least = timer->due_ns;
+	return least_of(wheel, &at, tick, &put_off);
+}
+
+/* Few timers, all put off, in the first slot: they go to where they belong. */
+static bool clear_first(struct neap_wheel *wheel)
+{
+	struct neap_wheel_place at;
+	uint64_t tick;
+	bool put_off;
+	if (!first_slot(wheel, &at, &tick) || (at.level == 0 && tick == wheel->cursor))
+		return false;
+	(void)least_of(wheel, &at, tick, &put_off);
+	struct neap_timer *timer = put_off ? wheel->slots[at.level][at.slot] : NULL;
+	while (timer) {
+		struct neap_timer *next = timer->next;
+		neap_wheel_unlink(wheel, timer);
+		neap_wheel_put(wheel, timer, neap_wheel_place_of(neap_wheel_tick(timer->due_ns), wheel->cursor));
+		timer = next;
 	}
-	return least;
+	return put_off;
 }
 
 uint64_t neap_wheel_note_next(struct neap_wheel *wheel)
 {
+	if (!wheel->moving && !wheel->next_known)
+		for (unsigned i = 0; i < SLOTS_CLEARED_MAX && clear_first(wheel); i++)
+			;
 	uint64_t next_ns = neap_wheel_next_ns(wheel);
 	if (!wheel->moving) {
 		wheel->next_ns = next_ns;

@@ -1,8 +1,9 @@
 /* The timer wheel: nine levels of 64 slots over struct neap_timer. Pure: time is passed in, nothing is allocated.
  *
  * A tick is 2^14 ns (16 us). A timer lies in the level of the highest base-64 digit in which its due tick differs from the wheel's
- * cursor, in the slot of that digit. So every timer of a level is due before every timer of the levels above, the first occupied slot
- * of the lowest occupied level is the next thing to happen, and a timer moves down at most once a level. Due times are compared in
+ * cursor, in the slot of that digit. So every slot of a level begins before every slot of the levels above, the first occupied slot
+ * of the lowest occupied level is the next thing to happen, and a timer moves down at most once a level. One that was put off since lies
+ * in a slot before its time, and is moved when somebody comes there. Due times are compared in
  * nanoseconds: a timer is handed out by the first call whose time has reached it, never before. */
 #ifndef NEAP_REACTOR_WHEEL_H
 #define NEAP_REACTOR_WHEEL_H
@@ -37,10 +38,11 @@ void neap_wheel_turn(struct neap_wheel *wheel, uint64_t now_ns);
 struct neap_timer *neap_wheel_take(struct neap_wheel *wheel, uint32_t *work_p);
 
 /* Not after the earliest due time; UINT64_MAX without timers, 0 when work was left over by the last turn. May be earlier than the
- * earliest due time where a crowded slot must be spread first: at most once a level. */
+ * earliest due time where a crowded slot must be spread first, at most once a level, or timers were put off. */
 uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel);
 
-/* The same, remembered until a timer that could be the earliest changes: for asking once a turn beside a million timers. */
+/* The same, after a look at timers that were put off, so that nobody wakes for them in vain; and remembered until a timer that could be
+ * the earliest changes: for asking once a turn beside a million timers. */
 uint64_t neap_wheel_note_next(struct neap_wheel *wheel);
 
 /* Another turn at the same time would have something to do. Looks at no timer. */
@@ -57,7 +59,7 @@ struct neap_wheel_place {
 	unsigned level, slot;
 };
 
-/* Where a timer due at `tick` lies while the cursor stands at `cursor`. The answer stays true until the timer's slot is emptied: the
+/* Where a timer due at `tick` is put while the cursor stands at `cursor`. The answer stays true until the timer's slot is emptied: the
  * cursor moves only to where nothing lies before it. */
 static inline struct neap_wheel_place neap_wheel_place_of(uint64_t tick, uint64_t cursor)
 {
@@ -108,19 +110,16 @@ static inline void neap_wheel_forget_next(struct neap_wheel *wheel, const struct
 		wheel->next_known = false;
 }
 
-/* Starts a timer or moves a started one. A due time in the past is handed out by the next turn. */
+/* Starts a timer or moves a started one. A due time in the past is handed out by the next turn.
+ *
+ * A timer that is moved to later stays in its slot: only the timer itself is touched, which is what a deadline that is renewed with each
+ * piece of progress costs. Whoever comes to the slot finds that it is not due and moves it on. */
 static inline void neap_wheel_start(struct neap_wheel *wheel, struct neap_timer *timer, uint64_t due_ns)
 {
-	struct neap_wheel_place to = neap_wheel_place_of(neap_wheel_tick(due_ns), wheel->cursor);
 	if (timer->slot) {
 		neap_wheel_forget_next(wheel, timer);
-		struct neap_wheel_place from = neap_wheel_place_of(neap_wheel_tick(timer->due_ns), wheel->cursor);
-		/* Most renewals of a long timeout stay in their slot: only the timer itself is touched. (One that is being moved is
-		 * looked at anyway.) */
-		if (from.level == to.level && from.slot == to.slot && to.level != 0) {
+		if (due_ns >= timer->due_ns) {
 			timer->due_ns = due_ns;
-			if (due_ns < wheel->next_ns)
-				wheel->next_ns = due_ns;
 			return;
 		}
 		neap_wheel_unlink(wheel, timer);
@@ -130,7 +129,7 @@ static inline void neap_wheel_start(struct neap_wheel *wheel, struct neap_timer 
 	timer->due_ns = due_ns;
 	if (due_ns < wheel->next_ns)
 		wheel->next_ns = due_ns;
-	neap_wheel_put(wheel, timer, to);
+	neap_wheel_put(wheel, timer, neap_wheel_place_of(neap_wheel_tick(due_ns), wheel->cursor));
 }
 
 static inline void neap_wheel_cancel(struct neap_wheel *wheel, struct neap_timer *timer)

@@ -2,6 +2,7 @@
  *
  *   restart: a random one of the live timers is cancelled and started anew, with another timeout (1 to 60 s)
  *   renew:   a random one is moved without cancelling (for libev: stopped and started, it has no other way to a new time)
+ *   extend:  a random one is put off to later, as a deadline is with each piece of progress (for libev as renew)
  *   extra:   one more is started and cancelled beside the live ones
  *
  * Each timer has a cache line to itself, as in an object of a pool, and the kernel is asked for huge pages for both kinds. Repetitions
@@ -17,8 +18,8 @@
 #define OPERATIONS 1000000u
 #define REPETITIONS_MAX 64u
 
-enum { RESTART, RENEW, EXTRA, WORKLOADS };
-static const char *const workload_names[] = {"restart", "renew", "extra"};
+enum { RESTART, RENEW, EXTEND, EXTRA, WORKLOADS };
+static const char *const workload_names[] = {"restart", "renew", "extend", "extra"};
 
 struct mine {
 	struct neap_timer timer;
@@ -81,7 +82,10 @@ static double run_neap(struct bench *bench, int workload)
 		struct neap_timer *timer = &bench->timers[workload == EXTRA ? bench->live : below(bench, bench->live)].timer;
 		if (workload == RESTART)
 			neap_timer_cancel(bench->reactor, timer);
-		neap_timer_start(bench->reactor, timer, base_ns + timeout_ns(bench), never, NULL);
+		uint64_t due_ns = base_ns + timeout_ns(bench);
+		if (workload == EXTEND)
+			due_ns = timer->due_ns + 1000000000u;
+		neap_timer_start(bench->reactor, timer, due_ns, never, NULL);
 		if (workload == EXTRA)
 			neap_timer_cancel(bench->reactor, timer);
 	}
@@ -95,7 +99,10 @@ static double run_ev(struct bench *bench, int workload)
 		struct ev_timer *watcher = &bench->watchers[workload == EXTRA ? bench->live : below(bench, bench->live)].watcher;
 		if (workload != EXTRA)
 			ev_timer_stop(bench->loop, watcher);
-		ev_timer_set(watcher, (double)timeout_ns(bench) / 1e9, 0.);
+		double after = (double)timeout_ns(bench) / 1e9;
+		if (workload == EXTEND)
+			after = watcher->at - ev_now(bench->loop) + 1.;
+		ev_timer_set(watcher, after, 0.);
 		ev_timer_start(bench->loop, watcher);
 		if (workload == EXTRA)
 			ev_timer_stop(bench->loop, watcher);
