@@ -167,6 +167,18 @@ int neap_owner_hold(struct neap_owner *owner, const struct neap_key *key, struct
 /* Copies a whole value in and commits it at once: for small ones that came inside a request. Errors as prewrite. */
 int neap_owner_put_copy(struct neap_owner *owner, const struct neap_key *key, const void *bytes, uint64_t size, uint64_t *generation_p);
 
+/* What is known of a key. No access: what is looked up is not used. */
+struct neap_key_facts {
+	bool exists;       /* it has a value */
+	bool pending;      /* it has none, and a write or a pull is under way */
+	bool in_memory;    /* of the value */
+	uint64_t write_id; /* of the write that put the value there, or is under way; 0: not a write by grant */
+	uint64_t size, generation; /* of the value */
+	bool has_crc;
+	uint32_t crc;
+};
+void neap_owner_look_up(struct neap_owner *owner, const struct neap_key *key, struct neap_key_facts *facts_p);
+
 bool neap_owner_exists(const struct neap_owner *owner, const struct neap_key *key);
 int neap_owner_remove(struct neap_owner *owner, const struct neap_key *key); /* OBJECT_NOT_FOUND */
 
