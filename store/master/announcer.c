@@ -565,6 +565,7 @@ int neap_announcer_create(struct neap_announcer **announcer_p, struct neap_react
 	announcer->options = filled;
 	announcer->seed = neap_random_u64(reactor);
 	announcer->look.run = look;
+	announcer->unknown = true;
 	error = build(announcer);
 	if (error) {
 		release(announcer);

@@ -46,7 +46,12 @@ int neap_master_take_announce(struct neap_key_call *call, struct neap_master_are
 	if (!room)
 		return NEAP_EAGAIN;
 	*to = (struct neap_key_announce){
-		.client.instance = from->instance, .number = from->number, .round = (uint32_t)from->round, .changes = room, .count = from->changes.count};
+		.client.instance = from->instance,
+		.number = from->number,
+		.round = (uint32_t)from->round,
+		.changes = room,
+		.count = from->changes.count,
+	};
 	for (uint32_t i = 0; i < to->count; i++) {
 		room[i] = (struct neap_key_change){
 			.kind = changes[i].remove ? NEAP_KEY_REMOVE : NEAP_KEY_ADD,

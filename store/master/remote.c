@@ -56,7 +56,8 @@ static int error_of(const struct neap_rpc_outcome *outcome)
 /* A directory that timed out or was canceled in the middle of a batch has done a part of it. */
 static enum neap_key_effect effect_of(const struct neap_rpc_outcome *outcome)
 {
-	if (outcome->executed == NEAP_RPC_NOT_EXECUTED)
+	bool no_room = outcome->result == NEAP_RPC_REFUSED && outcome->status == NEAP_EAGAIN;
+	if (outcome->executed == NEAP_RPC_NOT_EXECUTED || no_room)
 		return NEAP_KEY_EFFECT_NONE;
 	bool answered = outcome->result == NEAP_RPC_OK || (outcome->result == NEAP_RPC_REFUSED && outcome->status > NEAP_EAGAIN);
 	return answered && outcome->executed == NEAP_RPC_EXECUTED ? NEAP_KEY_EFFECT_DONE : NEAP_KEY_EFFECT_PERHAPS;

@@ -12,6 +12,7 @@ void rig_open(void)
 	rig.sim->net = (struct sim_net_options){.delay_min_ns = 10000, .delay_max_ns = 20000, .segment_max = 65536,
 	                                        .window_min = 1u << 18, .window_max = 1u << 18};
 	rig.sim->host = (struct sim_host_options){.latency_max_ns = 1000};
+	rig.announcer_options.stamps_max = rig.directory_options.keys_max = 20000;
 }
 
 static void close_master(struct sim_node *node, void *user)
@@ -162,7 +163,7 @@ void rig_announcer(struct rig_client *client)
 	struct neap_announcer_options options = rig.announcer_options;
 	options.directory = *neap_remote_directory_face(client->remote);
 	options.client = rig_self(client);
-	(void)snprintf(options.host, sizeof options.host, "10.0.0.9");
+	(void)snprintf(options.host, sizeof options.host, "10.0.0.%u", 101 + (unsigned)(client - rig.clients));
 	options.port = 12345;
 	options.segments = &client->segment;
 	options.segment_count = 1;
@@ -274,8 +275,9 @@ struct neap_key_client rig_self(const struct rig_client *client)
 
 int rig_register(struct rig_client *client, bool holds)
 {
-	struct rig_call call = {.call.as.register_ = {.client = rig_self(client), .start = 1, .host = "10.0.0.9", .port = 12345,
+	struct rig_call call = {.call.as.register_ = {.client = rig_self(client), .start = 1, .port = 12345,
 	                                              .holds = holds, .segments = &client->segment, .segment_count = 1}};
+	(void)snprintf(call.call.as.register_.host, NEAP_KEY_HOST_SIZE, "10.0.0.%u", 101 + (unsigned)(client - rig.clients));
 	int error = rig_do(client, &call, NEAP_KEY_OP_REGISTER);
 	if (!error)
 		ck_assert_uint_eq(call.call.as.register_.epoch, 1000 * rig.master_count);

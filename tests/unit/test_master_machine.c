@@ -289,7 +289,7 @@ START_TEST(closed_while_sending)
 	open_rig();
 	ready();
 	(void)published("a");
-	run_for(20);
+	run_for(25);
 	ck_assert_str_eq(state(), "SENDING");
 	leave(0);
 }
@@ -374,7 +374,7 @@ START_TEST(a_batch_that_fails)
 	open_rig();
 	ready();
 	(void)published("a");
-	run_for(20);
+	run_for(25);
 	ck_assert_uint_eq(batch(1)->number, 1);
 	pester();
 	answer(NEAP_KEY_OP_ANNOUNCE, NEAP_STORE_RPC_FAIL);
@@ -384,10 +384,10 @@ START_TEST(a_batch_that_fails)
 	ck_assert_uint_eq(batch(4)->number, 2); /* another number: it is no echo */
 	answer_items(0);
 	ck_assert_str_eq(state(), "GATHERING"); /* the fifth */
-	run_for(20);
+	run_for(25);
 	(void)batch(1);
 	answer(NEAP_KEY_OP_ANNOUNCE, NEAP_STORE_INVALID_VERSION);
-	run_for(25);
+	run_for(50); /* the pause, and it gathers again */
 	ck_assert_uint_eq(batch(1)->number, 4);
 	answer_items(0);
 	ck_assert_uint_eq(stats().queued, 0);
@@ -509,18 +509,18 @@ START_TEST(refusals_of_items)
 	ready();
 	for (uint32_t i = 0; i < 4; i++) {
 		(void)published("a");
-		run_for(20);
+		run_for(25);
 		answer_items(finals[i]);
 		ck_assert_uint_eq(rig.withdrawn, i + 1);
 		ck_assert_int_eq(rig.why, finals[i]);
 	}
 	(void)published("a");
-	run_for(20);
+	run_for(25);
 	answer_items(NEAP_STORE_CAS_FAILED); /* a later one is there: nothing to do */
 	ck_assert_uint_eq(rig.withdrawn, 4);
 	ck_assert_uint_eq(stats().queued, 0);
 	(void)published("b");
-	run_for(20);
+	run_for(25);
 	for (uint32_t i = 0; i < 3; i++) {
 		answer_items(laters[i]);
 		ck_assert_str_eq(state(), "READY");
@@ -545,12 +545,12 @@ START_TEST(what_was_put_off_and_changes)
 	open_rig();
 	ready();
 	struct neap_announcement a = published("a");
-	run_for(20);
+	run_for(25);
 	answer_items(NEAP_STORE_REPLICA_IS_NOT_READY);
 	neap_announcer_withdrawn(rig.announcer, a.key, a.segment, a.generation);
 	run_for(1);
 	ck_assert_str_eq(state(), "GATHERING"); /* a change does not wait with what it replaces */
-	run_for(20);
+	run_for(25);
 	ck_assert_int_eq(batch(1)->changes[0].kind, NEAP_KEY_REMOVE);
 	answer_items(NEAP_STORE_CLIENT_NOT_FOUND); /* of an item: again later */
 	run_for(225);
@@ -559,7 +559,7 @@ START_TEST(what_was_put_off_and_changes)
 	ck_assert_uint_eq(stats().queued, 0);
 	/* accepted on its way, withdrawn meanwhile: its stamp is not kept */
 	a = published("a");
-	run_for(20);
+	run_for(25);
 	neap_announcer_withdrawn(rig.announcer, a.key, a.segment, a.generation);
 	answer_items(0);
 	ck_assert_uint_eq(stats().stamps, 0);
@@ -636,7 +636,7 @@ START_TEST(the_heartbeat_names_losers)
 	beat->lost_count = 2;
 	answer_beat(NEAP_KEY_HEALTHY, 0, false, 0);
 	ck_assert_uint_eq(rig.withdrawn, 2);
-	run_for(20);
+	run_for(25);
 	ck_assert_int_eq(batch(2)->changes[1].kind, NEAP_KEY_REMOVE);
 	ck_assert_uint_eq(batch(2)->changes[1].generation, 5);
 	close_rig();
@@ -645,7 +645,7 @@ END_TEST
 
 /* --- options, memory ------------------------------------------------------------------------------------------------------------------ */
 
-START_TEST(options)
+START_TEST(options_beyond_their_bounds)
 {
 	open_rig();
 	struct neap_announcer *other;
@@ -701,7 +701,7 @@ int main(void)
 	tcase_add_test(all, what_was_put_off_and_changes);
 	tcase_add_test(all, heartbeats);
 	tcase_add_test(all, the_heartbeat_names_losers);
-	tcase_add_test(all, options);
+	tcase_add_test(all, options_beyond_their_bounds);
 	tcase_add_test(all, memory_that_runs_out);
 	suite_add_tcase(suite, all);
 	SRunner *runner = srunner_create(suite);
