@@ -30,7 +30,7 @@
 	R(REGISTERING, NEVER,                SKIP,                     SKIP,                SKIP,              SKIP,                 \
 	               GO(CHOOSING, choose), GO(PAUSED, none),         NEVER,               NEVER,             NEVER,                \
 	               NEVER,                NEVER,                    GO(LEAVING, leave))                                           \
-	R(CHOOSING,    NEVER,                SKIP,                     GO(GATHERING, none), NEVER,             NEVER,                \
+	R(CHOOSING,    NEVER,                NEVER,                    GO(GATHERING, none), NEVER,             NEVER,                \
 	               NEVER,                NEVER,                    GO(READY, none),     GO(SENDING, send), GO(BEGINNING, begin_round), \
 	               GO(ENDING, end_round), GO(REGISTERING, enroll), NEVER)                                                        \
 	R(READY,       NEVER,                SKIP,                     GO(GATHERING, none), GO(SENDING, send), GO(CHOOSING, choose), \

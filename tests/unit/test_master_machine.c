@@ -120,6 +120,14 @@ static void closed(void *user)
 	rig.closed++;
 }
 
+static uint32_t asked_times;
+static void asked(struct neap_announcer_watch *watch, int error)
+{
+	(void)watch;
+	ck_assert_int_eq(error, 0);
+	asked_times++;
+}
+
 static struct neap_announcement published(const char *key)
 {
 	struct neap_announcement value = {.key = {key, (uint32_t)strlen(key)}, .segment = rig.segment.id, .size = 9,
@@ -498,6 +506,32 @@ START_TEST(a_walk_that_fills_its_last_batch)
 }
 END_TEST
 
+/* A batch's worth, or someone who asks, ends the gathering. */
+START_TEST(gathering_is_cut_short)
+{
+	open_rig();
+	ready();
+	(void)published("a");
+	(void)published("b");
+	(void)published("c");
+	ck_assert_str_eq(state(), "GATHERING");
+	(void)published("d");
+	(void)batch(4);
+	answer_items(0);
+	struct neap_announcement e = published("e");
+	ck_assert_str_eq(state(), "GATHERING");
+	struct neap_announcer_watch watch = {.key = e.key, .segment = e.segment, .generation = e.generation,
+	                                     .deadline_ns = rig.sim->now_ns + 5000 * MS, .done = asked};
+	ck_assert_int_eq(neap_announcer_ask(rig.announcer, &watch), 0);
+	run_for(1);
+	(void)batch(1);
+	ck_assert_uint_eq(asked_times, 0);
+	answer_items(0);
+	ck_assert_uint_eq(asked_times, 1);
+	close_rig();
+}
+END_TEST
+
 /* --- items ------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(refusals_of_items)
@@ -697,6 +731,7 @@ int main(void)
 	tcase_add_test(all, a_round_that_fails);
 	tcase_add_test(all, renewed_in_the_middle_of_a_round);
 	tcase_add_test(all, a_walk_that_fills_its_last_batch);
+	tcase_add_test(all, gathering_is_cut_short);
 	tcase_add_test(all, refusals_of_items);
 	tcase_add_test(all, what_was_put_off_and_changes);
 	tcase_add_test(all, heartbeats);
