@@ -21,9 +21,10 @@
 	M(rpc_session)       \
 	M(write_record)      \
 	M(pin_record)        \
-	M(move_record)         \
+	M(move_record)       \
 	M(directory_life)    \
-	M(client_life)
+	M(client_life)       \
+	M(announcer)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

@@ -4,7 +4,8 @@
  * A call is the caller's memory, with room for its answers: fill in `op`, `done` and the member of `as` that belongs to the op, and
  * begin it. It ends in one `done`, from a turn, never from inside begin; after cancel it never ends. What it points to must stay as
  * it is until then. `error` is a number of neap/store_error.h, or NEAP_ETIMEDOUT, NEAP_ECLOSED, NEAP_EPEER (whether a change took
- * effect is then unknown: announce again). Batches have an error for each item besides. Owner thread only. */
+ * effect is then unknown: announce again), or RPC_FAIL from a directory that is not here: `effect` says whether it can have taken effect.
+ * Batches have an error for each item besides. Owner thread only. */
 #ifndef NEAP_STORE_KEY_DIRECTORY_H
 #define NEAP_STORE_KEY_DIRECTORY_H
 
@@ -338,8 +339,16 @@ enum neap_key_op {
 	NEAP_KEY_OPS,
 };
 
+/* What is known of a call that ended with an error. */
+enum neap_key_effect {
+	NEAP_KEY_EFFECT_PERHAPS, /* or in part */
+	NEAP_KEY_EFFECT_NONE,    /* the directory never began it */
+	NEAP_KEY_EFFECT_DONE,    /* the directory ran it: the error is its answer */
+};
+
 struct neap_key_call {
 	enum neap_key_op op;
+	enum neap_key_effect effect; /* answer of remote directories; the local one leaves it alone */
 	uint64_t deadline_ns; /* 0: the directory's default */
 	void (*done)(struct neap_key_call *call, int error);
 	void *user;

@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "store/master/announcer_fsm.h"

@@ -1,0 +1,3 @@
+#include "store/rpc/body.h"
+#define MESSAGE_DEFINE
+#include "store/master/messages.h"
