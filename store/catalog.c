@@ -18,7 +18,9 @@
 	M(tcp_session)       \
 	M(rpc_channel)       \
 	M(rpc_call)          \
-	M(rpc_session)
+	M(rpc_session)       \
+	M(store_put)         \
+	M(store_get)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)
