@@ -51,7 +51,14 @@ static void missed(struct accessor_op *op, bool perhaps, int status, const char 
 	op->attempts++;
 	if (!ask->blameless)
 		accessor_blame(op, NEAP_STORE_RPC_FAIL, "%s", why);
-	bool again = !op->cut && status != NEAP_ENOSESSION && op->attempts < attempts_max && time_left(op, ask) > 0 &&
+	bool forgotten = status == NEAP_ENOSESSION;
+	if (forgotten && !op->perhaps && op->has_id) { /* it never was sent under that id: another does */
+		neap_rpc_id_finish(op->peer->channel, &op->id);
+		op->has_id = false;
+		forgotten = false;
+		status = NEAP_EAGAIN;
+	}
+	bool again = !op->cut && !forgotten && op->attempts < attempts_max && time_left(op, ask) > 0 &&
 	             (op->perhaps || ask->insist || status == NEAP_EAGAIN);
 	if (!again) {
 		give_up(op);
