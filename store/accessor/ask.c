@@ -28,8 +28,10 @@ static uint64_t time_left(const struct accessor_op *op, const struct ask *ask)
 	const struct neap_accessor_options *options = &op->accessor->options;
 	uint64_t now_ns = accessor_now(op), until_ns = ask->cleans ? op->cleanup_ns : op->deadline_ns;
 	uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0, timeout_ns = options->call_timeout_ns;
-	if (ask->moves && left_ns / options->attempts_max > timeout_ns)
-		timeout_ns = left_ns / (op->attempts < options->attempts_max ? options->attempts_max - op->attempts : 1);
+	/* Bytes take their time: half of what is left. The last attempt of what may be tried nowhere else gets all. */
+	uint64_t share_ns = op->kind != ACCESSOR_GET && op->attempts + 1 >= options->attempts_max ? left_ns : left_ns / 2;
+	if (ask->moves && share_ns > timeout_ns)
+		timeout_ns = share_ns;
 	return left_ns < timeout_ns ? left_ns : timeout_ns;
 }
 
@@ -51,6 +53,8 @@ static void missed(struct accessor_op *op, bool perhaps, int status, const char 
 	op->attempts++;
 	if (!ask->blameless)
 		accessor_blame(op, NEAP_STORE_RPC_FAIL, "%s", why);
+	if (!ask->cleans && accessor_now(op) >= op->deadline_ns)
+		accessor_stop(op, NEAP_ETIMEDOUT);
 	bool forgotten = status == NEAP_ENOSESSION;
 	if (forgotten && !op->perhaps && op->has_id) { /* it never was sent under that id: another does */
 		neap_rpc_id_finish(op->peer->channel, &op->id);
