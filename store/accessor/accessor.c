@@ -473,7 +473,7 @@ void accessor_broken(struct neap_machine *machine, uint8_t event)
 void accessor_leave_owner(struct accessor_op *op)
 {
 	if (op->peer)
-		neap_peer_put(op->peer);
+		neap_store_peer_put(op->peer);
 	op->peer = NULL;
 }
 
@@ -495,7 +495,7 @@ bool accessor_next_owner(struct accessor_op *op)
 		op->route = &op->routes[op->next_route++];
 		if (op->tries++ > 0)
 			*(op->kind == ACCESSOR_GET ? &stats->read_retries : &stats->write_retries) += 1;
-		op->peer = neap_peer_get(&op->accessor->peers, &op->route->place, &error);
+		op->peer = neap_store_peer_get(&op->accessor->peers, &op->route->place, &error);
 		if (op->peer) {
 			op->way = way_of(op);
 			return true;
@@ -522,7 +522,7 @@ static void tell_reached(struct accessor_op *op, int error, const char *why)
 	accessor_step(op, get ? (uint8_t)store_get_on_REFUSED : (uint8_t)store_put_on_REFUSED);
 }
 
-static void reached(struct neap_peer_waiter *waiter, int error, const char *why)
+static void reached(struct neap_store_peer_waiter *waiter, int error, const char *why)
 {
 	tell_reached((struct accessor_op *)(void *)((char *)waiter - offsetof(struct accessor_op, waiter)), error, why);
 }
@@ -530,7 +530,7 @@ static void reached(struct neap_peer_waiter *waiter, int error, const char *why)
 void accessor_reach(struct accessor_op *op)
 {
 	op->waiter.reached = reached;
-	int error = neap_peer_reach(op->peer, &op->waiter);
+	int error = neap_store_peer_reach(op->peer, &op->waiter);
 	if (error != NEAP_EAGAIN)
 		tell_reached(op, error, neap_error_text(error));
 }

@@ -81,7 +81,7 @@ static void answered(void *user, const struct neap_rpc_outcome *outcome, const v
 	const struct ask *ask = op->ask;
 	bool refused = outcome->result == NEAP_RPC_REFUSED && outcome->executed == NEAP_RPC_EXECUTED;
 	op->call = 0;
-	neap_peer_pins_told(op->peer, &op->riding, refused || outcome->result == NEAP_RPC_OK);
+	neap_store_peer_pins_told(op->peer, &op->riding, refused || outcome->result == NEAP_RPC_OK);
 	if (outcome->result == NEAP_RPC_OK) {
 		end(op);
 		ask->answered(op, reply);
@@ -101,6 +101,10 @@ void accessor_ask(struct accessor_op *op, const struct ask *ask, const void *req
 	begin(op, ask);
 	uint64_t timeout_ns = time_left(op, ask);
 	int error = timeout_ns ? NEAP_OK : NEAP_ETIMEDOUT;
+	if (op->stopped && !ask->insist) { /* meanwhile */
+		op->cut = true;
+		error = NEAP_ECANCELED;
+	}
 	if (!error && ask->method->once && !op->has_id) {
 		error = neap_rpc_id_take(op->peer->channel, &op->id);
 		op->has_id = !error;
@@ -108,7 +112,7 @@ void accessor_ask(struct accessor_op *op, const struct ask *ask, const void *req
 	if (!error)
 		error = neap_rpc_call(op->peer->channel, ask->method, request, timeout_ns, op->has_id ? &op->id : NULL, answered, op, &op->call);
 	if (error) {
-		neap_peer_pins_told(op->peer, &op->riding, false);
+		neap_store_peer_pins_told(op->peer, &op->riding, false);
 		missed(op, false, error, neap_error_text(error));
 	}
 }
@@ -121,6 +125,9 @@ void accessor_cut(struct accessor_op *op)
 	} else if (op->ask) {
 		neap_timer_cancel(op->accessor->reactor, &op->pause);
 		give_up(op);
+	} else if (neap_timer_active(&op->pause)) { /* before a question of its own: that sees that the time is over */
+		neap_timer_cancel(op->accessor->reactor, &op->pause);
+		accessor_step(op, op->pause_event);
 	}
 }
 
@@ -146,5 +153,5 @@ struct neap_rpc_list accessor_ride(struct accessor_op *op, const struct ask *ask
 	begin(op, ask);
 	if (op->attempts > 0) /* answered from memory, perhaps: they would not be read */
 		return (struct neap_rpc_list){0};
-	return (struct neap_rpc_list){items, neap_peer_take_pins(op->peer, items, &op->riding)};
+	return (struct neap_rpc_list){items, neap_store_peer_take_pins(op->peer, items, &op->riding)};
 }

@@ -95,7 +95,7 @@ static void pin_over(struct accessor_op *op)
 {
 	struct neap_key key = accessor_key(op);
 	if (op->owner_id)
-		neap_peer_finished(op->peer, &key, op->owner_id);
+		neap_store_peer_finished(op->peer, &key, op->owner_id);
 	op->owner_id = 0;
 }
 
@@ -140,7 +140,7 @@ static const struct ask ask_pin = {.method = &neap_method_pin_key, .answered = p
 static void do_pin(struct neap_machine *machine, uint64_t argument)
 {
 	struct accessor_op *op = accessor_op_of(machine);
-	struct finished_pin pins[NEAP_PEER_PINS_MAX];
+	struct finished_pin pins[NEAP_STORE_PEER_PINS_MAX];
 	(void)argument;
 	struct pin_key request = {.key = accessor_key_view(op),
 	                          .engine = {(const char *)op->accessor->instance, sizeof op->accessor->instance},
@@ -224,7 +224,7 @@ static const struct ask ask_move = {.method = &neap_method_read_remote_data, .an
 static void do_move(struct neap_machine *machine, uint64_t argument)
 {
 	struct accessor_op *op = accessor_op_of(machine);
-	struct finished_pin pins[NEAP_PEER_PINS_MAX];
+	struct finished_pin pins[NEAP_STORE_PEER_PINS_MAX];
 	struct remote_slice slices[NEAP_MOVE_SLICES_MAX];
 	uint32_t count;
 	struct read_remote_data request = {.key = accessor_key_view(op)};
@@ -327,7 +327,7 @@ static void do_halt(struct neap_machine *machine, uint64_t argument)
 static void end(struct accessor_op *op, bool held)
 {
 	op->asking = false;
-	neap_peer_wait_no_more(&op->waiter);
+	neap_store_peer_wait_no_more(&op->waiter);
 	accessor_tell(op, held);
 }
 

@@ -36,7 +36,7 @@ struct accessor_op {
 	struct neap_machine machine;
 	struct neap_timer timer, pause;
 	struct neap_ready work; /* sums, a piece at a time */
-	struct neap_peer_waiter waiter;
+	struct neap_store_peer_waiter waiter;
 	struct neap_accessor *accessor;
 	struct accessor_op *todo_next;
 	uint64_t handle;
@@ -58,7 +58,7 @@ struct accessor_op {
 	struct neap_route routes[NEAP_ROUTES_MAX];
 	uint32_t route_count, next_route, tries; /* tries: owners, the same one again included */
 	bool placed, summed, asked_directory, asked_anew, from_cache;
-	struct neap_peer *peer;
+	struct neap_store_peer *peer;
 	const struct neap_route *route; /* of `peer` */
 	enum neap_way way;
 

@@ -36,7 +36,7 @@ int neap_peers_create(struct neap_peers *peers, struct neap_engine *engine, stru
 {
 	struct neap_reactor *reactor = neap_engine_reactor(engine);
 	*peers = (struct neap_peers){.engine = engine, .reactor = reactor, .client = client, .options = *options};
-	int error = neap_pool_create(&peers->pool, reactor, sizeof(struct neap_peer), options->peers_max);
+	int error = neap_pool_create(&peers->pool, reactor, sizeof(struct neap_store_peer), options->peers_max);
 	if (!error)
 		error = neap_pool_create(&peers->pins, reactor, sizeof(struct neap_finished), options->pins_max);
 	if (error)
@@ -44,7 +44,7 @@ int neap_peers_create(struct neap_peers *peers, struct neap_engine *engine, stru
 	return error;
 }
 
-static void peer_close(struct neap_peer *peer)
+static void peer_close(struct neap_store_peer *peer)
 {
 	struct neap_peers *peers = peer->peers;
 	neap_timer_cancel(peers->reactor, &peer->unpin);
@@ -59,7 +59,7 @@ static void peer_close(struct neap_peer *peer)
 
 void neap_peers_destroy(struct neap_peers *peers)
 {
-	struct neap_peer *peer;
+	struct neap_store_peer *peer;
 	for (uint32_t index = 0; (peer = neap_pool_next(&peers->pool, &index)) != NULL;)
 		peer_close(peer);
 	neap_pool_destroy(&peers->pool);
@@ -75,11 +75,11 @@ static void look_idle(struct neap_peers *peers)
 	}
 }
 
-static void tell_pins(struct neap_peer *peer);
+static void tell_pins(struct neap_store_peer *peer);
 
 void neap_peers_close(struct neap_peers *peers, void (*idle)(void *user), void *user)
 {
-	struct neap_peer *peer;
+	struct neap_store_peer *peer;
 	peers->closing = true;
 	peers->idle = idle;
 	peers->user = user;
@@ -99,7 +99,7 @@ static void idle_over(struct neap_timer *timer, void *user)
 	peer_close(user);
 }
 
-void neap_peer_put(struct neap_peer *peer)
+void neap_store_peer_put(struct neap_store_peer *peer)
 {
 	struct neap_peers *peers = peer->peers;
 	if (--peer->references > 0)
@@ -109,9 +109,9 @@ void neap_peer_put(struct neap_peer *peer)
 		(void)neap_timer_start(peers->reactor, &peer->idle, peer->idle_since_ns + peers->options.idle_ns, idle_over, peer);
 }
 
-static struct neap_peer *find(struct neap_peers *peers, const struct neap_place *place, struct neap_peer **idlest_p)
+static struct neap_store_peer *find(struct neap_peers *peers, const struct neap_place *place, struct neap_store_peer **idlest_p)
 {
-	struct neap_peer *peer;
+	struct neap_store_peer *peer;
 	*idlest_p = NULL;
 	for (uint32_t index = 0; (peer = neap_pool_next(&peers->pool, &index)) != NULL;) {
 		if (memcmp(peer->place.instance, place->instance, sizeof place->instance) == 0 && strcmp(peer->place.rpc, place->rpc) == 0 &&
@@ -123,7 +123,7 @@ static struct neap_peer *find(struct neap_peers *peers, const struct neap_place 
 	return NULL;
 }
 
-static int open_channel(struct neap_peer *peer)
+static int open_channel(struct neap_store_peer *peer)
 {
 	struct neap_peers *peers = peer->peers;
 	static const uint8_t none[16];
@@ -135,9 +135,9 @@ static int open_channel(struct neap_peer *peer)
 	return neap_rpc_channel_open(&peer->channel, peers->client, &options);
 }
 
-struct neap_peer *neap_peer_get(struct neap_peers *peers, const struct neap_place *place, int *error_p)
+struct neap_store_peer *neap_store_peer_get(struct neap_peers *peers, const struct neap_place *place, int *error_p)
 {
-	struct neap_peer *idlest, *peer = find(peers, place, &idlest);
+	struct neap_store_peer *idlest, *peer = find(peers, place, &idlest);
 	*error_p = peers->closing ? NEAP_ECLOSED : NEAP_OK;
 	if (*error_p)
 		return NULL;
@@ -150,7 +150,7 @@ struct neap_peer *neap_peer_get(struct neap_peers *peers, const struct neap_plac
 			return NULL;
 		}
 		struct neap_timer unpin = peer->unpin, idle = peer->idle;
-		*peer = (struct neap_peer){.peers = peers, .place = *place, .unpin = unpin, .idle = idle};
+		*peer = (struct neap_store_peer){.peers = peers, .place = *place, .unpin = unpin, .idle = idle};
 		*error_p = open_channel(peer);
 		if (*error_p) {
 			neap_pool_give(&peers->pool, peer);
@@ -164,7 +164,7 @@ struct neap_peer *neap_peer_get(struct neap_peers *peers, const struct neap_plac
 
 /* --- the segment -------------------------------------------------------------------------------------------------------------- */
 
-void neap_peer_wait_no_more(struct neap_peer_waiter *waiter)
+void neap_store_peer_wait_no_more(struct neap_store_peer_waiter *waiter)
 {
 	if (!waiter->slot)
 		return;
@@ -174,7 +174,7 @@ void neap_peer_wait_no_more(struct neap_peer_waiter *waiter)
 	waiter->slot = NULL;
 }
 
-static bool is_meant(const struct neap_peer *peer)
+static bool is_meant(const struct neap_store_peer *peer)
 {
 	struct neap_segment_info info;
 	uint8_t own[16];
@@ -189,40 +189,40 @@ static bool is_meant(const struct neap_peer *peer)
 static void opened(void *user, int error, neap_segment_id segment, const char *why);
 
 /* `opened` holds a reference. */
-static int ask_engine(struct neap_peer *peer, bool refresh)
+static int ask_engine(struct neap_store_peer *peer, bool refresh)
 {
 	struct neap_peers *peers = peer->peers;
 	int error = refresh ? neap_segment_refresh(peers->engine, peer->segment, opened, peer)
 	                    : neap_segment_open(peers->engine, peer->place.engine, opened, peer);
 	if (error) {
-		peer->phase = NEAP_PEER_UNKNOWN;
+		peer->phase = NEAP_STORE_PEER_UNKNOWN;
 		return error;
 	}
-	peer->phase = NEAP_PEER_OPENING;
+	peer->phase = NEAP_STORE_PEER_OPENING;
 	peer->references++;
 	peers->opening++;
 	return NEAP_OK;
 }
 
-static void tell_waiters(struct neap_peer *peer, int error, const char *why)
+static void tell_waiters(struct neap_store_peer *peer, int error, const char *why)
 {
-	struct neap_peer_waiter *list = peer->waiters;
+	struct neap_store_peer_waiter *list = peer->waiters;
 	peer->waiters = NULL;
 	if (list)
 		list->slot = &list;
 	while (list) {
-		struct neap_peer_waiter *waiter = list;
-		neap_peer_wait_no_more(waiter);
+		struct neap_store_peer_waiter *waiter = list;
+		neap_store_peer_wait_no_more(waiter);
 		waiter->reached(waiter, error, why);
 	}
 }
 
 static void opened(void *user, int error, neap_segment_id segment, const char *why)
 {
-	struct neap_peer *peer = user;
+	struct neap_store_peer *peer = user;
 	struct neap_peers *peers = peer->peers;
 	peers->opening--;
-	peer->phase = error ? NEAP_PEER_UNKNOWN : NEAP_PEER_OPEN;
+	peer->phase = error ? NEAP_STORE_PEER_UNKNOWN : NEAP_STORE_PEER_OPEN;
 	peer->segment = segment;
 	if (!error && !is_meant(peer)) {
 		error = peer->refreshed || peers->closing ? NEAP_EINSTANCE : ask_engine(peer, true);
@@ -231,20 +231,20 @@ static void opened(void *user, int error, neap_segment_id segment, const char *w
 			peer->references--; /* the new question has its own */
 			return;
 		}
-		peer->phase = NEAP_PEER_UNKNOWN;
+		peer->phase = NEAP_STORE_PEER_UNKNOWN;
 		why = neap_error_text(NEAP_EINSTANCE);
 	}
 	peer->refreshed = false;
 	tell_waiters(peer, error, why);
-	neap_peer_put(peer);
+	neap_store_peer_put(peer);
 	look_idle(peers);
 }
 
-int neap_peer_reach(struct neap_peer *peer, struct neap_peer_waiter *waiter)
+int neap_store_peer_reach(struct neap_store_peer *peer, struct neap_store_peer_waiter *waiter)
 {
-	if (peer->phase == NEAP_PEER_OPEN && is_meant(peer))
+	if (peer->phase == NEAP_STORE_PEER_OPEN && is_meant(peer))
 		return NEAP_OK;
-	if (peer->phase != NEAP_PEER_OPENING) {
+	if (peer->phase != NEAP_STORE_PEER_OPENING) {
 		int error = ask_engine(peer, false);
 		if (error)
 			return error;
@@ -265,14 +265,14 @@ static void unpin_due(struct neap_timer *timer, void *user)
 	tell_pins(user);
 }
 
-static void arm(struct neap_peer *peer, uint64_t after_ns)
+static void arm(struct neap_store_peer *peer, uint64_t after_ns)
 {
 	struct neap_peers *peers = peer->peers;
 	if (!neap_timer_active(&peer->unpin))
 		(void)neap_timer_start(peers->reactor, &peer->unpin, neap_now(peers->reactor) + after_ns, unpin_due, peer);
 }
 
-void neap_peer_finished(struct neap_peer *peer, const struct neap_key *key, uint64_t read_id)
+void neap_store_peer_finished(struct neap_store_peer *peer, const struct neap_key *key, uint64_t read_id)
 {
 	struct neap_peers *peers = peer->peers;
 	struct neap_finished *pin = neap_pool_take(&peers->pins);
@@ -286,13 +286,13 @@ void neap_peer_finished(struct neap_peer *peer, const struct neap_key *key, uint
 	pin->key_length = (uint16_t)key->length;
 	memcpy(pin->key, key->bytes, key->length);
 	push(&peer->pins, pin);
-	if (peer->pins.count >= NEAP_PEER_PINS_MAX)
+	if (peer->pins.count >= NEAP_STORE_PEER_PINS_MAX)
 		tell_pins(peer);
 	else
 		arm(peer, peers->options.unpin_after_ns);
 }
 
-static uint32_t take(struct neap_peer *peer, struct finished_pin *items, uint32_t max, struct neap_finished_list *list)
+static uint32_t take(struct neap_store_peer *peer, struct finished_pin *items, uint32_t max, struct neap_finished_list *list)
 {
 	uint32_t count = 0;
 	for (struct neap_finished *pin; count < max && (pin = pop(&peer->pins)) != NULL; count++) {
@@ -304,12 +304,12 @@ static uint32_t take(struct neap_peer *peer, struct finished_pin *items, uint32_
 	return count;
 }
 
-uint32_t neap_peer_take_pins(struct neap_peer *peer, struct finished_pin *items, struct neap_finished_list *list)
+uint32_t neap_store_peer_take_pins(struct neap_store_peer *peer, struct finished_pin *items, struct neap_finished_list *list)
 {
-	return take(peer, items, NEAP_PEER_PINS_MAX, list);
+	return take(peer, items, NEAP_STORE_PEER_PINS_MAX, list);
 }
 
-void neap_peer_pins_told(struct neap_peer *peer, struct neap_finished_list *list, bool heard)
+void neap_store_peer_pins_told(struct neap_store_peer *peer, struct neap_finished_list *list, bool heard)
 {
 	struct neap_peers *peers = peer->peers;
 	struct neap_finished *pin;
@@ -328,26 +328,26 @@ void neap_peer_pins_told(struct neap_peer *peer, struct neap_finished_list *list
 
 static void told(void *user, const struct neap_rpc_outcome *outcome, const void *reply)
 {
-	struct neap_peer *peer = user;
+	struct neap_store_peer *peer = user;
 	struct neap_peers *peers = peer->peers;
 	bool heard = outcome->result == NEAP_RPC_OK || (outcome->result == NEAP_RPC_REFUSED && outcome->executed == NEAP_RPC_EXECUTED);
 	(void)reply;
 	peers->telling--;
 	peer->failures = heard ? 0 : peer->failures + 1;
 	peers->stats.ridden -= heard ? peer->telling.count : 0; /* these went by themselves */
-	neap_peer_pins_told(peer, &peer->telling, heard);
-	neap_peer_put(peer);
+	neap_store_peer_pins_told(peer, &peer->telling, heard);
+	neap_store_peer_put(peer);
 	look_idle(peers);
 }
 
 /* Nothing was sent for a while. The first is the call's own, the others ride. One such call at a time. */
-static void tell_pins(struct neap_peer *peer)
+static void tell_pins(struct neap_store_peer *peer)
 {
 	struct neap_peers *peers = peer->peers;
-	struct finished_pin items[NEAP_PEER_PINS_MAX + 1];
+	struct finished_pin items[NEAP_STORE_PEER_PINS_MAX + 1];
 	if (peer->telling.first || peer->pins.count == 0)
 		return;
-	uint32_t count = take(peer, items, NEAP_PEER_PINS_MAX + 1, &peer->telling);
+	uint32_t count = take(peer, items, NEAP_STORE_PEER_PINS_MAX + 1, &peer->telling);
 	struct un_pin_key request = {
 		.key = items[0].key, .read_operation_id = items[0].read_operation_id, .finished = {&items[1], count - 1}};
 	neap_timer_cancel(peers->reactor, &peer->idle);

@@ -9,7 +9,7 @@
 #include "store/peer/methods.h"
 #include "store/rpc/client.h"
 
-#define NEAP_PEER_PINS_MAX 64u /* that ride on one request */
+#define NEAP_STORE_PEER_PINS_MAX 64u /* that ride on one request */
 
 struct neap_peers_options {
 	uint32_t peers_max, pins_max, unpins_max;
@@ -34,21 +34,21 @@ struct neap_finished_list {
 	uint32_t count;
 };
 
-struct neap_peer_waiter {
-	struct neap_peer_waiter *next, **slot; /* slot NULL: does not wait */
-	void (*reached)(struct neap_peer_waiter *waiter, int error, const char *why);
+struct neap_store_peer_waiter {
+	struct neap_store_peer_waiter *next, **slot; /* slot NULL: does not wait */
+	void (*reached)(struct neap_store_peer_waiter *waiter, int error, const char *why);
 };
 
-enum neap_peer_phase { NEAP_PEER_UNKNOWN, NEAP_PEER_OPENING, NEAP_PEER_OPEN };
+enum neap_store_peer_phase { NEAP_STORE_PEER_UNKNOWN, NEAP_STORE_PEER_OPENING, NEAP_STORE_PEER_OPEN };
 
-struct neap_peer {
+struct neap_store_peer {
 	struct neap_peers *peers;
 	struct neap_place place;
 	struct neap_rpc_channel *channel;
 	neap_segment_id segment;
-	enum neap_peer_phase phase; /* of the segment */
+	enum neap_store_peer_phase phase; /* of the segment */
 	bool refreshed;             /* the descriptor was read anew, because another instance was in it */
-	struct neap_peer_waiter *waiters;
+	struct neap_store_peer_waiter *waiters;
 	struct neap_finished_list pins, telling; /* to be told; in the UnPinKey that is under way */
 	struct neap_timer unpin, idle;
 	uint32_t references, failures;
@@ -75,18 +75,18 @@ void neap_peers_close(struct neap_peers *peers, void (*idle)(void *user), void *
 void neap_peers_destroy(struct neap_peers *peers); /* after that, or when nothing was ever asked of it */
 
 /* With a reference. NULL, *error_p: NEAP_EAGAIN (peers_max, all in use), NEAP_EADDRESS (the place is malformed), NEAP_ECLOSED. */
-struct neap_peer *neap_peer_get(struct neap_peers *peers, const struct neap_place *place, int *error_p);
-void neap_peer_put(struct neap_peer *peer);
+struct neap_store_peer *neap_store_peer_get(struct neap_peers *peers, const struct neap_place *place, int *error_p);
+void neap_store_peer_put(struct neap_store_peer *peer);
 
 /* 0: the segment is open, and of the instance that is meant. NEAP_EAGAIN: `waiter` is told, once, from a turn. Else why not. */
-int neap_peer_reach(struct neap_peer *peer, struct neap_peer_waiter *waiter);
-void neap_peer_wait_no_more(struct neap_peer_waiter *waiter);
+int neap_store_peer_reach(struct neap_store_peer *peer, struct neap_store_peer_waiter *waiter);
+void neap_store_peer_wait_no_more(struct neap_store_peer_waiter *waiter);
 
 /* A read has finished: its pin is told with the next request, or by itself. */
-void neap_peer_finished(struct neap_peer *peer, const struct neap_key *key, uint64_t read_id);
-/* Takes them for a request: fills `items` (room for NEAP_PEER_PINS_MAX), which point into `list`. */
-uint32_t neap_peer_take_pins(struct neap_peer *peer, struct finished_pin *items, struct neap_finished_list *list);
+void neap_store_peer_finished(struct neap_store_peer *peer, const struct neap_key *key, uint64_t read_id);
+/* Takes them for a request: fills `items` (room for NEAP_STORE_PEER_PINS_MAX), which point into `list`. */
+uint32_t neap_store_peer_take_pins(struct neap_store_peer *peer, struct finished_pin *items, struct neap_finished_list *list);
 /* Of the request's end: were they heard? */
-void neap_peer_pins_told(struct neap_peer *peer, struct neap_finished_list *list, bool heard);
+void neap_store_peer_pins_told(struct neap_store_peer *peer, struct neap_finished_list *list, bool heard);
 
 #endif

@@ -155,7 +155,7 @@ static const struct ask ask_pre_write = {.method = &neap_method_pre_write, .answ
 static void do_reserve(struct neap_machine *machine, uint64_t argument)
 {
 	struct accessor_op *op = accessor_op_of(machine);
-	struct finished_pin pins[NEAP_PEER_PINS_MAX];
+	struct finished_pin pins[NEAP_STORE_PEER_PINS_MAX];
 	(void)argument;
 	struct pre_write request = {.key = accessor_key_view(op), .size_bytes = op->total,
 	                            .engine = {(const char *)op->accessor->instance, sizeof op->accessor->instance},
@@ -270,7 +270,7 @@ static const struct ask ask_move = {.method = &neap_method_write_remote_data, .a
 static void do_move(struct neap_machine *machine, uint64_t argument)
 {
 	struct accessor_op *op = accessor_op_of(machine);
-	struct finished_pin pins[NEAP_PEER_PINS_MAX];
+	struct finished_pin pins[NEAP_STORE_PEER_PINS_MAX];
 	struct remote_slice slices[NEAP_MOVE_SLICES_MAX];
 	char value[NEAP_INLINE_MAX];
 	struct write_remote_data request = {.key = accessor_key_view(op), .has_tier = op->route->has_tier, .target_tier = op->route->tier,
@@ -417,7 +417,7 @@ static void end(struct accessor_op *op)
 	op->asking = false;
 	op->sum_left = 0;
 	neap_ready_cancel(op->accessor->reactor, &op->work);
-	neap_peer_wait_no_more(&op->waiter);
+	neap_store_peer_wait_no_more(&op->waiter);
 	accessor_recall(op);
 }
 
