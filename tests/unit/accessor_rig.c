@@ -631,8 +631,8 @@ void rig_reach(uint8_t state)
 
 void rig_cut_all(uint32_t owner)
 {
-	while (sim_cut_one(rig.sim, 0, owner + 1, true))
-		;
+	for (int i = 0; i < 64; i++) /* each is chosen by chance, dead ones too */
+		(void)sim_cut_one(rig.sim, 0, owner + 1, true);
 }
 
 /* --- values and operations ---------------------------------------------------------------------------------------------------- */

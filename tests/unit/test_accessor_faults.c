@@ -1,6 +1,7 @@
 /* Puts and gets that do not go as they should: each call lost on either way, leases that run out, buffers that are held, owners that
  * refuse, restart, or answer nonsense, callers that change their mind. */
 #include "tests/unit/accessor_rig.h"
+#include "transports/slice.h"
 #include <check.h>
 #include <string.h>
 
@@ -300,6 +301,7 @@ START_TEST(resolving)
 	resolve(&op, "key", &unsettled);
 	rig_expect(&op, NEAP_STORE_SUCCESS, 0);
 	ck_assert(op.outcome.created);
+	unsettled.write_id = other + 100;
 	unsettled.size = 4;
 	resolve(&op, "key", &unsettled);
 	rig_expect(&op, NEAP_STORE_FAILED, NEAP_STORE_OBJECT_ALREADY_EXISTS);
@@ -585,6 +587,7 @@ START_TEST(a_held_buffer)
 	rig.route_count = 1;
 	begin_held(&op, get);
 	rig.route_count = 1;
+	neap_slice_begun(fake_slice(rig.fake, 0));
 	fake_end(rig.fake, fake_slice(rig.fake, 0), NEAP_FAILED, NEAP_EFFECT_UNKNOWN, NEAP_CAUSE_PEER_RESET, 0, true);
 	sim_node_wake(rig.a);
 	if (get) { /* no other replica is tried: the buffer is not free */
@@ -623,6 +626,7 @@ START_TEST(held_for_a_while)
 {
 	struct rig_op op = {0};
 	begin_held(&op, false);
+	neap_slice_begun(fake_slice(rig.fake, 0));
 	fake_end(rig.fake, fake_slice(rig.fake, 0), NEAP_FAILED, NEAP_EFFECT_UNKNOWN, NEAP_CAUSE_PEER_RESET, 0, true);
 	sim_node_wake(rig.a);
 	rig_reach(store_put_REVOKING);
@@ -664,6 +668,7 @@ START_TEST(held_in_a_batch)
 	items_ended = batches_ended = 0;
 	ck_assert_int_eq(neap_accessor_get_batch(rig.accessor, &item, 1, &options, NULL), 0);
 	ck_assert(rig_until(slice_there, 1000));
+	neap_slice_begun(fake_slice(rig.fake, 0));
 	fake_end(rig.fake, fake_slice(rig.fake, 0), NEAP_FAILED, NEAP_EFFECT_UNKNOWN, NEAP_CAUSE_PEER_RESET, 0, true);
 	sim_node_wake(rig.a);
 	rig_for(10);
