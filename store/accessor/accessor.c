@@ -6,8 +6,8 @@
 #define MS UINT64_C(1000000)
 #define PUMP_MAX 256u /* operations a run */
 
-const uint32_t neap_latency_bounds_us[NEAP_LATENCY_BUCKETS - 1] = {125,  150,  200,  250,   300,   400,   500,    750,    1000,   1500,  2000,
-                                                                   3000, 5000, 7000, 15000, 20000, 50000, 100000, 200000, 500000, 1000000};
+const uint32_t neap_latency_bounds_us[NEAP_LATENCY_BUCKETS - 1] = {
+	125, 150, 200, 250, 300, 400, 500, 750, 1000, 1500, 2000, 3000, 5000, 7000, 15000, 20000, 50000, 100000, 200000, 500000, 1000000};
 
 /* --- create and close --------------------------------------------------------------------------------------------------------- */
 
@@ -384,8 +384,8 @@ void accessor_stop(struct accessor_op *op, int error)
 		return;
 	char before[200];
 	(void)snprintf(before, sizeof before, "%.199s", op->why);
-	accessor_blame(op, error, "%s%s%s", error == NEAP_ETIMEDOUT ? "its deadline passed" : "canceled by its caller", *before ? "; before: " : "",
-	               before);
+	accessor_blame(op, error, "%s%s%s", error == NEAP_ETIMEDOUT ? "its deadline passed" : "canceled by its caller",
+	               *before ? "; before: " : "", before);
 	op->stopped = error;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define PAUSE_MAX_NS UINT64_C(1000000000)
+#define LONGER_NS UINT64_C(1000000) /* than the operation has: it is the operation's own deadline that ends it */
 
 static void begin(struct accessor_op *op, const struct ask *ask)
 {
@@ -23,6 +24,7 @@ static void end(struct accessor_op *op)
 	op->ask = NULL;
 }
 
+/* How long one attempt may take: 0 when the time for all is over. */
 static uint64_t time_left(const struct accessor_op *op, const struct ask *ask)
 {
 	const struct neap_accessor_options *options = &op->accessor->options;
@@ -110,7 +112,7 @@ void accessor_ask(struct accessor_op *op, const struct ask *ask, const void *req
 		op->has_id = !error;
 	}
 	if (!error)
-		error = neap_rpc_call(op->peer->channel, ask->method, request, timeout_ns, op->has_id ? &op->id : NULL, answered, op, &op->call);
+		error = neap_rpc_call(op->peer->channel, ask->method, request, timeout_ns + LONGER_NS, op->has_id ? &op->id : NULL, answered, op, &op->call);
 	if (error) {
 		neap_store_peer_pins_told(op->peer, &op->riding, false);
 		missed(op, false, error, neap_error_text(error));

@@ -50,7 +50,8 @@ static void blame_failure(struct accessor_op *op)
 	                               .length = op->slices[op->failed_slice].length};
 	char text[256];
 	(void)neap_outcome_text(op->accessor->engine, &request, &op->failure, text, sizeof text);
-	op->peer->phase = op->peer->phase == NEAP_STORE_PEER_OPEN ? NEAP_STORE_PEER_UNKNOWN : op->peer->phase; /* looked at again before the next use */
+	if (op->peer->phase == NEAP_STORE_PEER_OPEN) /* looked at again before the next use */
+		op->peer->phase = NEAP_STORE_PEER_UNKNOWN;
 	bool over = op->failure.status == NEAP_TIMEOUT;
 	if (over && accessor_now(op) >= op->deadline_ns)
 		accessor_stop(op, NEAP_ETIMEDOUT);

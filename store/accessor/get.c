@@ -113,7 +113,8 @@ static void pinned(struct accessor_op *op, const void *data)
 	if (!usable || !in_time || op->stopped || !take_value(op, slice->length, reply->generation, reply->has_crc, reply->crc32c)) {
 		pin_over(op);
 		/* Late is not the owner's fault alone: it is asked once more, for another pin. */
-		accessor_step(op, usable && !in_time && !op->stopped && op->agains++ == 0 ? (uint8_t)store_get_on_LOST : (uint8_t)store_get_on_REFUSED);
+		bool once_more = usable && !in_time && !op->stopped && op->agains++ == 0;
+		accessor_step(op, once_more ? (uint8_t)store_get_on_LOST : (uint8_t)store_get_on_REFUSED);
 		return;
 	}
 	op->remote_address = slice->address;

@@ -42,8 +42,8 @@ struct accessor_op {
 	uint64_t handle;
 	uint8_t kind; /* enum accessor_kind */
 	uint8_t todo_event, pause_event;
-	bool todo, fresh, cancel_asked, told, asking; /* in the accessor's list; to be started; its caller wants it to end; its outcome was told;
-	                                                 the directory owes an answer */
+	bool todo, fresh, cancel_asked; /* in the accessor's list; to be started; its caller wants it to end */
+	bool told, asking;              /* its outcome was told; the directory owes an answer */
 
 	/* what was asked */
 	enum neap_direction direction;

@@ -276,7 +276,8 @@ static void do_move(struct neap_machine *machine, uint64_t argument)
 	struct write_remote_data request = {.key = accessor_key_view(op), .has_tier = op->route->has_tier, .target_tier = op->route->tier,
 	                                    .has_crc = op->unsettled.has_crc, .crc32c = op->unsettled.crc};
 	(void)argument;
-	op->unsettled.until_ns = op->deadline_ns;
+	/* The call's deadline travels with it; what the network delays, it delays for no longer than that. */
+	op->unsettled.until_ns = op->deadline_ns + op->accessor->options.call_timeout_ns;
 	op->unsettled.write_id = 0;
 	if (op->way == NEAP_WAY_INLINE) {
 		accessor_copy_out(op, value);
@@ -303,7 +304,8 @@ static void seen(struct accessor_op *op, const struct look_up_reply *reply)
 		accessor_step(op, store_put_on_EMPTY);
 		return;
 	}
-	conclude(op, reply->same_write && op->unsettled.write_id != 0, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
+	bool same = reply->same_write && op->unsettled.write_id != 0;
+	conclude(op, same, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
 	accessor_step(op, store_put_on_ANSWERED);
 }
 
@@ -312,7 +314,8 @@ static void settled(struct accessor_op *op, const struct look_up_reply *reply)
 {
 	const struct neap_unsettled *ours = &op->unsettled;
 	if (reply->exists) {
-		conclude(op, reply->same_write && ours->write_id != 0, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
+		bool same = reply->same_write && ours->write_id != 0;
+		conclude(op, same, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
 		accessor_step(op, store_put_on_ANSWERED);
 	} else if (reply->pending || (ours->write_id == 0 && accessor_now(op) < ours->until_ns)) {
 		accessor_blame(op, NEAP_STORE_REPLICA_IS_PROCESSING, "the write may still be committed");

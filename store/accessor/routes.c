@@ -194,7 +194,8 @@ static struct entry *take(struct neap_routes *routes, const struct neap_key *key
 	uint64_t bytes = bytes_of(key->length);
 	if (bytes > routes->options.bytes_max)
 		return NULL;
-	while (routes->oldest && (routes->stats.bytes + bytes > routes->options.bytes_max || routes->entries.used == routes->entries.capacity)) {
+	while (routes->oldest &&
+	       (routes->stats.bytes + bytes > routes->options.bytes_max || routes->entries.used == routes->entries.capacity)) {
 		forget(routes, routes->oldest);
 		routes->stats.evicted++;
 	}
