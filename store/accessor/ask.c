@@ -112,7 +112,8 @@ void accessor_ask(struct accessor_op *op, const struct ask *ask, const void *req
 		op->has_id = !error;
 	}
 	if (!error)
-		error = neap_rpc_call(op->peer->channel, ask->method, request, timeout_ns + LONGER_NS, op->has_id ? &op->id : NULL, answered, op, &op->call);
+		error = neap_rpc_call(op->peer->channel, ask->method, request, timeout_ns + LONGER_NS,
+		                      op->has_id ? &op->id : NULL, answered, op, &op->call);
 	if (error) {
 		neap_store_peer_pins_told(op->peer, &op->riding, false);
 		missed(op, false, error, neap_error_text(error));
