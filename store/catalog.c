@@ -24,7 +24,9 @@
 	M(move_record)       \
 	M(directory_life)    \
 	M(client_life)       \
-	M(announcer)
+	M(announcer)         \
+	M(store_put)         \
+	M(store_get)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

@@ -99,7 +99,8 @@
 #define MESSAGE_NAME "UnPinKey"
 #define MESSAGE_FIELDS(F, L)                                \
 	F(BYTES, key, REQUIRED, 4096)                           \
-	F(U64, read_operation_id, REQUIRED, UINT64_MAX)
+	F(U64, read_operation_id, REQUIRED, UINT64_MAX)         \
+	L(finished_pin, finished, OPTIONAL, 64)
 #include "store/rpc/declare.h"
 
 /* --- REVERSE */

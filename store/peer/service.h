@@ -9,6 +9,7 @@
 #ifndef NEAP_STORE_PEER_SERVICE_H
 #define NEAP_STORE_PEER_SERVICE_H
 
+#include "store/latency.h"
 #include "store/owner/owner.h"
 #include "store/rpc/server.h"
 
@@ -41,14 +42,6 @@ void neap_peer_service_close(struct neap_peer_service *service, void (*closed)(v
 struct neap_rpc_server *neap_peer_service_rpc(struct neap_peer_service *service);
 
 #define NEAP_PEER_METHODS 9u
-#define NEAP_LATENCY_BUCKETS 22u /* the last one: everything above */
-/* Upper bounds of all but the last, in microseconds. */
-extern const uint32_t neap_latency_bounds_us[NEAP_LATENCY_BUCKETS - 1];
-
-struct neap_latency {
-	uint64_t count, sum_us, buckets[NEAP_LATENCY_BUCKETS]; /* not cumulative */
-};
-
 struct neap_peer_method_stats {
 	const char *name; /* "PreWrite" */
 	uint64_t requests, failures;

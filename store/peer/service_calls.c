@@ -1,10 +1,6 @@
 /* How a call of the service begins, is counted and is answered. */
 #include "store/peer/service_inside.h"
 
-const uint32_t neap_latency_bounds_us[NEAP_LATENCY_BUCKETS - 1] = {
-	125, 150, 200, 250, 300, 400, 500, 750, 1000, 1500, 2000, 3000, 5000, 7000, 15000, 20000, 50000, 100000, 200000, 500000, 1000000,
-};
-
 bool peer_begin(struct neap_peer_service *service, const struct neap_rpc_incoming *incoming, const struct neap_rpc_method *method,
                 struct peer_call *call_p)
 {
@@ -24,17 +20,6 @@ bool peer_begin(struct neap_peer_service *service, const struct neap_rpc_incomin
 	return false;
 }
 
-static void note_latency(struct neap_latency *latency, uint64_t ns)
-{
-	uint64_t us = ns / 1000;
-	uint32_t bucket = 0;
-	while (bucket < NEAP_LATENCY_BUCKETS - 1 && us > neap_latency_bounds_us[bucket])
-		bucket++;
-	latency->count++;
-	latency->sum_us += us;
-	latency->buckets[bucket]++;
-}
-
 static bool is_read(uint32_t method)
 {
 	uint32_t number = method + 1;
@@ -48,7 +33,7 @@ static void count(const struct peer_call *call, int error, bool miss)
 	stats->failures += failed;
 	stats->hits += is_read(call->method) && error == NEAP_STORE_OK && !miss;
 	stats->misses += miss;
-	note_latency(failed ? &stats->failure : &stats->success, neap_now(call->service->reactor) - call->begun_ns);
+	neap_latency_note(failed ? &stats->failure : &stats->success, neap_now(call->service->reactor) - call->begun_ns);
 }
 
 static void say(const struct peer_call *call, int error, const void *reply, const char *why, uint64_t retry_after_ms)

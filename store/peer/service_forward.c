@@ -246,8 +246,10 @@ void peer_un_pin_key(void *user, const struct neap_rpc_incoming *incoming, const
 	struct neap_key key = peer_key(un_pin_key->key);
 	struct peer_holding *holding;
 	struct peer_call call;
-	if (!peer_begin(service, incoming, &neap_method_un_pin_key, &call) ||
-	    !names_own_holding(&call, PEER_PIN, &key, un_pin_key->read_operation_id, &holding))
+	if (!peer_begin(service, incoming, &neap_method_un_pin_key, &call))
+		return;
+	peer_finish_pins(service, incoming->instance, &un_pin_key->finished);
+	if (!names_own_holding(&call, PEER_PIN, &key, un_pin_key->read_operation_id, &holding))
 		return;
 	int error = unpin(service, &key, un_pin_key->read_operation_id, holding);
 	if (error)

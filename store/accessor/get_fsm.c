@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "store/accessor/get_fsm.h"

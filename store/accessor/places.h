@@ -1,0 +1,39 @@
+/* Where values are and where they may go: what the accessor wants to know of the directory. Whoever knows implements it. */
+#ifndef NEAP_STORE_ACCESSOR_PLACES_H
+#define NEAP_STORE_ACCESSOR_PLACES_H
+
+#include "reactor/address.h"
+#include "store/owner/owner.h"
+
+#define NEAP_ROUTES_MAX 4u /* owners tried for one operation */
+
+/* An owner, as others reach it. */
+struct neap_place {
+	uint8_t instance[16];            /* of its engine; its RPC server shows the same. Not all zero */
+	char rpc[NEAP_ADDRESS_TEXT_MAX]; /* "host:port" */
+	char engine[256];                /* the engine's published name */
+};
+
+struct neap_route {
+	struct neap_place place;
+	uint64_t size, generation; /* of a replica; 0: not known */
+	bool has_tier;             /* of a candidate */
+	uint32_t tier;
+};
+
+/* `error`: 0 with at least one route, the best first; else a number of neap/store_error.h and `why`. Routes beyond NEAP_ROUTES_MAX are not
+ * looked at. Valid during the call. */
+typedef void neap_placed_func(void *user, uint64_t question, int error, const struct neap_route *routes, uint32_t count, const char *why);
+
+/* Both questions are answered once, from inside the call or later, with `user` and `question` as given. Nobody has to answer by a
+ * certain time, and an answer that nobody waits for any more is harmless, until neap_accessor_close has called `closed`. */
+struct neap_places {
+	void (*write_candidates)(void *directory, const struct neap_key *key, uint64_t size, neap_placed_func *answered, void *user,
+	                         uint64_t question);
+	void (*replicas)(void *directory, const struct neap_key *key, neap_placed_func *answered, void *user, uint64_t question);
+	/* The owner itself has shown that this route is wrong: it has no such value, another size, or is another process by now. */
+	void (*report_stale)(void *directory, const struct neap_key *key, const struct neap_route *route);
+	void *directory;
+};
+
+#endif

@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "store/accessor/put_fsm.h"
