@@ -37,7 +37,7 @@ static void release(struct neap_accessor *accessor)
 	neap_peers_destroy(&accessor->peers);
 	neap_rpc_client_destroy(accessor->client);
 	if (accessor->routes)
-		neap_routes_destroy(accessor->routes);
+		neap_route_cache_destroy(accessor->routes);
 	neap_pool_destroy(&accessor->ops);
 	neap_pool_destroy(&accessor->batches);
 	neap_pool_destroy(&accessor->slots);
@@ -61,7 +61,7 @@ static int build(struct neap_accessor *accessor)
 	if (!error)
 		error = neap_peers_create(&accessor->peers, accessor->engine, accessor->client, &peers);
 	if (!error)
-		error = neap_routes_create(&accessor->routes, reactor, &o->routes);
+		error = neap_route_cache_create(&accessor->routes, reactor, &o->routes);
 	if (!error)
 		error = neap_pool_create(&accessor->ops, reactor, sizeof(struct accessor_op), o->operations_max);
 	if (!error)
@@ -540,7 +540,7 @@ void accessor_stale(struct accessor_op *op)
 void accessor_forget_route(struct accessor_op *op)
 {
 	struct neap_key key = accessor_key(op);
-	neap_routes_drop(op->accessor->routes, &key, &op->route->place);
+	neap_route_cache_drop(op->accessor->routes, &key, &op->route->place);
 }
 
 static void placed(void *user, uint64_t question, int error, const struct neap_route *routes, uint32_t count, const char *why)
@@ -589,5 +589,5 @@ void neap_accessor_stats(const struct neap_accessor *accessor, struct neap_acces
 	stats_p->batches_now = accessor->batches.used;
 	stats_p->peers_now = accessor->peers.pool.used;
 	stats_p->pins_now = accessor->peers.pins.used;
-	neap_routes_stats(accessor->routes, &stats_p->routes);
+	neap_route_cache_stats(accessor->routes, &stats_p->routes);
 }

@@ -43,7 +43,7 @@ struct neap_accessor_options {
 	uint64_t backoff_ns;       /* before the first repeat, doubled each time; 0: 10 ms */
 	uint64_t unpin_after_ns;   /* finished pins ride on the next request, or go by themselves after this; 0: 100 ms */
 	uint64_t peer_idle_ns;     /* connections to owners not spoken to for so long are closed; 0: 60 s */
-	struct neap_routes_options routes;
+	struct neap_route_cache_options routes;
 };
 
 /* `engine` is a home engine; it and `places` outlive the accessor. NEAP_EINVAL, NEAP_ENOMEM, NEAP_ELIMIT. */
@@ -178,7 +178,7 @@ struct neap_accessor_stats {
 	uint64_t pins, pins_ridden, unpin_calls, pins_dropped; /* finished ones; dropped: the lease ends them */
 	uint64_t resolves;
 	uint32_t operations_now, batches_now, peers_now, pins_now;
-	struct neap_routes_stats routes;
+	struct neap_route_cache_stats routes;
 };
 void neap_accessor_stats(const struct neap_accessor *accessor, struct neap_accessor_stats *stats_p);
 

@@ -16,7 +16,7 @@ void get_placed(struct accessor_op *op)
 		accessor_step(op, store_get_on_REFUSED);
 		return;
 	}
-	neap_routes_keep(op->accessor->routes, &key, op->routes, op->route_count);
+	neap_route_cache_keep(op->accessor->routes, &key, op->routes, op->route_count);
 	accessor_step(op, store_get_on_ANSWERED);
 }
 
@@ -31,7 +31,7 @@ static void do_find(struct neap_machine *machine, uint64_t argument)
 		return;
 	}
 	op->next_route = 0;
-	op->route_count = op->from_cache ? 0 : neap_routes_find(op->accessor->routes, &key, op->routes);
+	op->route_count = op->from_cache ? 0 : neap_route_cache_find(op->accessor->routes, &key, op->routes);
 	op->from_cache = op->route_count > 0;
 	if (op->from_cache) {
 		post(op, store_get_on_ANSWERED);

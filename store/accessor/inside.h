@@ -129,7 +129,7 @@ struct neap_accessor {
 	struct neap_accessor_options options;
 	struct neap_rpc_client *client;
 	struct neap_peers peers;
-	struct neap_routes *routes;
+	struct neap_route_cache *routes;
 	struct neap_reactor_class *put_class, *get_class;
 	struct neap_pool ops, batches, slots;
 	struct neap_dependent dependent;

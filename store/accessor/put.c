@@ -54,7 +54,7 @@ static void conclude(struct accessor_op *op, bool created, uint64_t size, uint64
 	} else {
 		outcome->status = NEAP_STORE_SUCCESS;
 		struct neap_route route = {.place = op->peer->place, .size = size, .generation = generation};
-		neap_routes_keep(op->accessor->routes, &(struct neap_key){op->key, op->key_length}, &route, 1);
+		neap_route_cache_keep(op->accessor->routes, &(struct neap_key){op->key, op->key_length}, &route, 1);
 	}
 	op->accessor->stats.existed += !created;
 }

@@ -26,14 +26,14 @@ struct entry {
 	} key;
 };
 
-struct neap_routes {
+struct neap_route_cache {
 	struct neap_reactor *reactor;
-	struct neap_routes_options options;
+	struct neap_route_cache_options options;
 	struct neap_pool entries, places;
 	struct entry **buckets;
 	uint32_t bucket_mask;
 	struct entry *oldest, *youngest;
-	struct neap_routes_stats stats;
+	struct neap_route_cache_stats stats;
 	uint64_t salt;
 };
 
@@ -43,7 +43,7 @@ bool neap_place_equal(const struct neap_place *a, const struct neap_place *b)
 }
 
 /* FNV-1a with a salt and a final mix: keys come from outside. */
-static uint64_t hash_of(const struct neap_routes *routes, const struct neap_key *key)
+static uint64_t hash_of(const struct neap_route_cache *routes, const struct neap_key *key)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ routes->salt;
 	for (uint32_t i = 0; i < key->length; i++)
@@ -52,13 +52,13 @@ static uint64_t hash_of(const struct neap_routes *routes, const struct neap_key 
 	return hash * UINT64_C(0x9e3779b97f4a7c15) ^ hash >> 29;
 }
 
-int neap_routes_create(struct neap_routes **routes_p, struct neap_reactor *reactor, const struct neap_routes_options *options)
+int neap_route_cache_create(struct neap_route_cache **routes_p, struct neap_reactor *reactor, const struct neap_route_cache_options *options)
 {
-	struct neap_routes *routes = neap_allocate(reactor, sizeof *routes);
+	struct neap_route_cache *routes = neap_allocate(reactor, sizeof *routes);
 	*routes_p = NULL;
 	if (!routes)
 		return NEAP_ENOMEM;
-	struct neap_routes_options *o = &routes->options;
+	struct neap_route_cache_options *o = &routes->options;
 	routes->reactor = reactor;
 	if (options)
 		*o = *options;
@@ -78,7 +78,7 @@ int neap_routes_create(struct neap_routes **routes_p, struct neap_reactor *react
 	if (!error)
 		error = neap_pool_create(&routes->places, reactor, sizeof(struct known_place), o->places_max);
 	if (error) {
-		neap_routes_destroy(routes);
+		neap_route_cache_destroy(routes);
 		return error;
 	}
 	*routes_p = routes;
@@ -95,13 +95,13 @@ static uint64_t bytes_of(uint32_t key_length)
 	return sizeof(struct entry) + (key_length > KEY_INSIDE ? key_length : 0);
 }
 
-static void use_end(struct neap_routes *routes, struct entry *entry)
+static void use_end(struct neap_route_cache *routes, struct entry *entry)
 {
 	*(entry->older ? &entry->older->younger : &routes->oldest) = entry->younger;
 	*(entry->younger ? &entry->younger->older : &routes->youngest) = entry->older;
 }
 
-static void use_begin(struct neap_routes *routes, struct entry *entry)
+static void use_begin(struct neap_route_cache *routes, struct entry *entry)
 {
 	entry->older = routes->youngest;
 	entry->younger = NULL;
@@ -109,14 +109,14 @@ static void use_begin(struct neap_routes *routes, struct entry *entry)
 	routes->youngest = entry;
 }
 
-static void place_unref(struct neap_routes *routes, struct known_place *place)
+static void place_unref(struct neap_route_cache *routes, struct known_place *place)
 {
 	if (--place->references == 0)
 		neap_pool_give(&routes->places, place);
 }
 
 /* Owners are few: a walk. */
-static struct known_place *place_ref(struct neap_routes *routes, const struct neap_place *wanted)
+static struct known_place *place_ref(struct neap_route_cache *routes, const struct neap_place *wanted)
 {
 	struct known_place *place;
 	for (uint32_t index = 0; (place = neap_pool_next(&routes->places, &index)) != NULL;)
@@ -132,7 +132,7 @@ static struct known_place *place_ref(struct neap_routes *routes, const struct ne
 	return place;
 }
 
-static void forget(struct neap_routes *routes, struct entry *entry)
+static void forget(struct neap_route_cache *routes, struct entry *entry)
 {
 	struct entry **at = &routes->buckets[entry->hash & routes->bucket_mask];
 	while (*at != entry)
@@ -147,7 +147,7 @@ static void forget(struct neap_routes *routes, struct entry *entry)
 	neap_pool_give(&routes->entries, entry);
 }
 
-void neap_routes_destroy(struct neap_routes *routes)
+void neap_route_cache_destroy(struct neap_route_cache *routes)
 {
 	while (routes->oldest)
 		forget(routes, routes->oldest);
@@ -158,7 +158,7 @@ void neap_routes_destroy(struct neap_routes *routes)
 	neap_release(routes->reactor, routes, sizeof *routes);
 }
 
-static struct entry *find(const struct neap_routes *routes, const struct neap_key *key, uint64_t hash)
+static struct entry *find(const struct neap_route_cache *routes, const struct neap_key *key, uint64_t hash)
 {
 	struct entry *entry = routes->buckets[hash & routes->bucket_mask];
 	while (entry && !(entry->hash == hash && entry->key_length == key->length && memcmp(key_of(entry), key->bytes, key->length) == 0))
@@ -166,7 +166,7 @@ static struct entry *find(const struct neap_routes *routes, const struct neap_ke
 	return entry;
 }
 
-uint32_t neap_routes_find(struct neap_routes *routes, const struct neap_key *key, struct neap_route *found)
+uint32_t neap_route_cache_find(struct neap_route_cache *routes, const struct neap_key *key, struct neap_route *found)
 {
 	struct entry *entry = find(routes, key, hash_of(routes, key));
 	if (entry && entry->until_ns <= neap_now(routes->reactor)) {
@@ -189,7 +189,7 @@ uint32_t neap_routes_find(struct neap_routes *routes, const struct neap_key *key
 }
 
 /* Room for one more, at the cost of the oldest. */
-static struct entry *take(struct neap_routes *routes, const struct neap_key *key)
+static struct entry *take(struct neap_route_cache *routes, const struct neap_key *key)
 {
 	uint64_t bytes = bytes_of(key->length);
 	if (bytes > routes->options.bytes_max)
@@ -212,7 +212,7 @@ static struct entry *take(struct neap_routes *routes, const struct neap_key *key
 	return entry;
 }
 
-void neap_routes_keep(struct neap_routes *routes, const struct neap_key *key, const struct neap_route *found, uint32_t count)
+void neap_route_cache_keep(struct neap_route_cache *routes, const struct neap_key *key, const struct neap_route *found, uint32_t count)
 {
 	uint64_t hash = hash_of(routes, key);
 	struct entry *entry = find(routes, key, hash);
@@ -237,7 +237,7 @@ void neap_routes_keep(struct neap_routes *routes, const struct neap_key *key, co
 		routes->stats.kept++;
 }
 
-void neap_routes_drop(struct neap_routes *routes, const struct neap_key *key, const struct neap_place *place)
+void neap_route_cache_drop(struct neap_route_cache *routes, const struct neap_key *key, const struct neap_place *place)
 {
 	struct entry *entry = find(routes, key, hash_of(routes, key));
 	for (uint32_t i = 0; entry && i < entry->count;) {
@@ -253,7 +253,7 @@ void neap_routes_drop(struct neap_routes *routes, const struct neap_key *key, co
 		forget(routes, entry);
 }
 
-void neap_routes_stats(const struct neap_routes *routes, struct neap_routes_stats *stats_p)
+void neap_route_cache_stats(const struct neap_route_cache *routes, struct neap_route_cache_stats *stats_p)
 {
 	*stats_p = routes->stats;
 	stats_p->entries = routes->entries.used;

@@ -10,20 +10,20 @@
 
 static struct sim *sim;
 static struct sim_node *node;
-static struct neap_routes *routes;
+static struct neap_route_cache *routes;
 static struct neap_route found[NEAP_ROUTES_MAX];
 
-static void open_with(struct neap_routes_options options)
+static void open_with(struct neap_route_cache_options options)
 {
 	sim = sim_create(5);
 	node = sim_node_create(sim, 0);
-	ck_assert_int_eq(neap_routes_create(&routes, node->reactor, &options), 0);
+	ck_assert_int_eq(neap_route_cache_create(&routes, node->reactor, &options), 0);
 }
 
 static void close_it(void)
 {
 	if (routes)
-		neap_routes_destroy(routes);
+		neap_route_cache_destroy(routes);
 	ck_assert_uint_eq(sim_node_finish(node, NULL, NULL), 0);
 	sim_destroy(sim);
 }
@@ -47,26 +47,26 @@ static void keep(const char *text, unsigned place, uint64_t size)
 {
 	struct neap_key key = key_of(text);
 	struct neap_route route = route_of(place, size);
-	neap_routes_keep(routes, &key, &route, 1);
+	neap_route_cache_keep(routes, &key, &route, 1);
 }
 
 static uint32_t find(const char *text)
 {
 	struct neap_key key = key_of(text);
-	return neap_routes_find(routes, &key, found);
+	return neap_route_cache_find(routes, &key, found);
 }
 
-static struct neap_routes_stats stats(void)
+static struct neap_route_cache_stats stats(void)
 {
-	struct neap_routes_stats s;
-	neap_routes_stats(routes, &s);
+	struct neap_route_cache_stats s;
+	neap_route_cache_stats(routes, &s);
 	return s;
 }
 
 START_TEST(exact)
 {
 	char text[32];
-	open_with((struct neap_routes_options){.entries_max = 4000});
+	open_with((struct neap_route_cache_options){.entries_max = 4000});
 	for (unsigned i = 0; i < 4000; i++) {
 		(void)snprintf(text, sizeof text, "key %u", i);
 		keep(text, i % 7, i + 1);
@@ -86,24 +86,24 @@ START_TEST(replaced_and_dropped)
 {
 	struct neap_route many[6];
 	struct neap_key key = key_of("key");
-	open_with((struct neap_routes_options){0});
+	open_with((struct neap_route_cache_options){0});
 	for (unsigned i = 0; i < 6; i++)
 		many[i] = route_of(i, 10 + i);
-	neap_routes_keep(routes, &key, many, 6);
+	neap_route_cache_keep(routes, &key, many, 6);
 	ck_assert_uint_eq(find("key"), NEAP_ROUTES_MAX);
-	neap_routes_drop(routes, &key, &many[1].place);
+	neap_route_cache_drop(routes, &key, &many[1].place);
 	ck_assert(find("key") == 3 && found[1].size == 12);
-	neap_routes_drop(routes, &key, &many[5].place); /* not one of them */
+	neap_route_cache_drop(routes, &key, &many[5].place); /* not one of them */
 	ck_assert_uint_eq(find("key"), 3);
 	keep("key", 9, 99);
 	ck_assert(find("key") == 1 && found[0].size == 99 && stats().places == 1);
-	neap_routes_drop(routes, &key, &found[0].place);
+	neap_route_cache_drop(routes, &key, &found[0].place);
 	ck_assert(find("key") == 0 && stats().entries == 0 && stats().places == 0 && stats().bytes == 0);
-	neap_routes_keep(routes, &key, many, 2);
-	neap_routes_drop(routes, &key, NULL);
-	neap_routes_drop(routes, &key, NULL);
+	neap_route_cache_keep(routes, &key, many, 2);
+	neap_route_cache_drop(routes, &key, NULL);
+	neap_route_cache_drop(routes, &key, NULL);
 	ck_assert(find("key") == 0 && stats().bytes == 0);
-	neap_routes_keep(routes, &key, many, 0);
+	neap_route_cache_keep(routes, &key, many, 0);
 	ck_assert_uint_eq(find("key"), 0);
 	close_it();
 }
@@ -112,7 +112,7 @@ END_TEST
 /* Asking does not prolong. */
 START_TEST(its_time_is_over)
 {
-	open_with((struct neap_routes_options){.ttl_ns = 1000 * MS});
+	open_with((struct neap_route_cache_options){.ttl_ns = 1000 * MS});
 	keep("key", 1, 1);
 	for (unsigned i = 0; i < 9; i++) {
 		ck_assert_uint_eq(find("key"), 1);
@@ -128,7 +128,7 @@ END_TEST
 
 START_TEST(bounded_in_entries)
 {
-	open_with((struct neap_routes_options){.entries_max = 3, .places_max = 2});
+	open_with((struct neap_route_cache_options){.entries_max = 3, .places_max = 2});
 	keep("a", 1, 1);
 	keep("b", 1, 2);
 	keep("c", 2, 3);
@@ -144,7 +144,7 @@ END_TEST
 START_TEST(bounded_in_bytes)
 {
 	static char text[3000];
-	open_with((struct neap_routes_options){.entries_max = 1000, .bytes_max = 20000});
+	open_with((struct neap_route_cache_options){.entries_max = 1000, .bytes_max = 20000});
 	for (unsigned i = 0; i < 100; i++) {
 		memset(text, 'a' + (char)(i % 26), sizeof text - 1);
 		keep(text, 1, i);
@@ -153,10 +153,10 @@ START_TEST(bounded_in_bytes)
 	ck_assert(stats().entries >= 4 && stats().entries <= 6);
 	struct neap_key huge = {text, 2999};
 	struct neap_route route = route_of(1, 1);
-	neap_routes_destroy(routes);
-	ck_assert_int_eq(neap_routes_create(&routes, node->reactor, &(struct neap_routes_options){.bytes_max = 1000}), 0);
-	neap_routes_keep(routes, &huge, &route, 1);
-	ck_assert(neap_routes_find(routes, &huge, found) == 0 && stats().entries == 0);
+	neap_route_cache_destroy(routes);
+	ck_assert_int_eq(neap_route_cache_create(&routes, node->reactor, &(struct neap_route_cache_options){.bytes_max = 1000}), 0);
+	neap_route_cache_keep(routes, &huge, &route, 1);
+	ck_assert(neap_route_cache_find(routes, &huge, found) == 0 && stats().entries == 0);
 	node->fail_allocation_at = node->allocations;
 	ck_assert_uint_eq(stats().entries, 0);
 	node->fail_allocation_at = UINT64_MAX;
@@ -172,7 +172,7 @@ START_TEST(without_memory)
 	node = sim_node_create(sim, 0);
 	for (uint64_t n = 0; error == NEAP_ENOMEM && n < 20; n++) {
 		node->fail_allocation_at = node->allocations + n;
-		error = neap_routes_create(&routes, node->reactor, NULL);
+		error = neap_route_cache_create(&routes, node->reactor, NULL);
 		ck_assert(error == 0 || (error == NEAP_ENOMEM && !routes && n < 19));
 	}
 	memset(text, 'x', sizeof text - 1);
