@@ -247,6 +247,10 @@ static int send_file(struct app_host *host, char *buffer)
 
 static int check_flags(void)
 {
+	if (strcmp(mode, "initiator") && (segment_id || file)) {
+		app_error(&program, "--%s is for --mode=initiator; --mode=target (the default) only serves", segment_id ? "segment_id" : "file");
+		return APP_USAGE;
+	}
 	if (strcmp(mode, "initiator"))
 		return -1;
 	if (!segment_id) {

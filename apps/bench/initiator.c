@@ -368,8 +368,8 @@ static void note_silent_target(const struct bench_initiator *self)
 {
 	if (self->questions.silent)
 		fprintf(stderr,
-		        "%s: the target does not answer questions, so its CPU and system calls are not known: it is no neap-bench, or it "
-		        "cannot reach %s (see --local_server_name)\n",
+		        "%s: the target does not answer questions, so its CPU and system calls are not known: it has ended or is stopped, it is "
+		        "no neap-bench, or it cannot reach %s (see --local_server_name)\n",
 		        bench_program.name, neap_engine_name(self->host->engine));
 }
 

@@ -1,4 +1,5 @@
 #include "apps/bench/options.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +66,15 @@ const struct app_program bench_program = {
 	.flag_count = sizeof flags / sizeof flags[0],
 };
 
+/* Better now than after the measurement. */
+static bool can_write(const char *path)
+{
+	FILE *file = fopen(path, "ae");
+	if (!file)
+		app_error(&bench_program, "--plot=%s cannot be written: %s", path, strerror(errno));
+	return file && fclose(file) == 0;
+}
+
 static int check(const struct bench_options *o)
 {
 	if (!strcmp(o->mode, "initiator") && !o->segment_id) {
@@ -72,6 +82,13 @@ static int check(const struct bench_options *o)
 		                          "--mode=pair starts a target by itself");
 		return APP_USAGE;
 	}
+	if (strcmp(o->mode, "initiator") && o->segment_id) {
+		app_error(&bench_program, "--segment_id=%s is for --mode=initiator; --mode=%s measures a target of its own", o->segment_id,
+		          o->mode);
+		return APP_USAGE;
+	}
+	if (o->plot && !can_write(o->plot))
+		return APP_USAGE;
 	if (o->batch_size.count > 1 && o->batch_size.count != o->block_size.count) {
 		app_error(&bench_program,
 		          "--batch_size has %" PRIu32 " values for %" PRIu32 " of --block_size; give one, or one for each",

@@ -104,7 +104,8 @@ int bench_pair_start(struct bench_pair *pair, struct app_host *host, const struc
 	ev_io_start(host->loop, &pair->readable);
 	ev_child_start(host->loop, &pair->died);
 	if (!app_host_wait(host, &pair->told, 60) || !pair->segment[0]) {
-		snprintf(why, why_size, "the target process did not start");
+		snprintf(why, why_size, "%s",
+		         host->interrupted ? "interrupted before the target process had started" : "the target process did not start");
 		bench_pair_stop(pair);
 		return -1;
 	}

@@ -215,7 +215,7 @@ static int bad_value(const struct app_program *program, const struct app_flag *f
 static int out_of_range(const struct app_program *program, const struct app_flag *flag, const char *value)
 {
 	char low[32], high[32], allowed[96];
-	bool bytes = flag->type == APP_FLAG_SIZE || flag->type == APP_FLAG_SIZES;
+	bool bytes = flag->type == APP_FLAG_SIZE || (flag->type == APP_FLAG_SIZES && !flag->choices); /* "=N,..." are counts */
 	if (bytes) {
 		app_size_format(flag->min, low, sizeof low);
 		app_size_format(flag->max, high, sizeof high);

@@ -1,5 +1,6 @@
 #include "transports/tcp/server.h"
 #include "transports/tcp/session.h"
+#include <errno.h>
 #include <stdio.h>
 
 #define BIND_ATTEMPTS 64u
@@ -77,6 +78,25 @@ static void accepted(struct neap_acceptor *acceptor, struct neap_stream *stream)
 		neap_acceptor_released(acceptor);
 }
 
+static bool is_about_ports(int system_errno)
+{
+	return system_errno == EADDRINUSE || system_errno == EACCES;
+}
+
+static const char *advice_for(int system_errno, bool one_port)
+{
+	if (is_about_ports(system_errno))
+		return one_port ? "choose another data_port, or 0 for a free one" : "widen port_min..port_max";
+	switch (system_errno) {
+	case ENOENT:
+		return "the kernel does not have this congestion control (it has those in "
+		       "/proc/sys/net/ipv4/tcp_available_congestion_control)";
+	case EMFILE: return "more descriptors are needed; raise `ulimit -n`";
+	case EADDRNOTAVAIL: return "choose an address of this host (bind_address)";
+	default: return "see docs/OPERATING.md";
+	}
+}
+
 static void explain(char *why, size_t why_size, const struct neap_tcp_server *server, int system_errno)
 {
 	if (!why || why_size == 0)
@@ -86,12 +106,12 @@ static void explain(char *why, size_t why_size, const struct neap_tcp_server *se
 	struct neap_sockaddr address = server->view->bind_address;
 	neap_sockaddr_set_port(&address, options->data_port);
 	neap_sockaddr_format(&address, host, sizeof host);
-	if (options->data_port)
-		snprintf(why, why_size, "cannot listen for data on %s: %s; choose another data_port, or 0 for a free one", host,
-		         strerror(system_errno));
+	const char *advice = advice_for(system_errno, options->data_port != 0), *cause = strerror(system_errno);
+	if (options->data_port || !is_about_ports(system_errno))
+		snprintf(why, why_size, "cannot listen for data on %s: %s; %s", host, cause, advice);
 	else
-		snprintf(why, why_size, "cannot listen for data on %s with any of the ports %u..%u tried: %s; widen port_min..port_max",
-		         host, options->port_min, options->port_max, strerror(system_errno));
+		snprintf(why, why_size, "cannot listen for data on %s with any of the ports %u..%u tried: %s; %s", host, options->port_min,
+		         options->port_max, cause, advice);
 }
 
 int neap_tcp_server_listen(struct neap_tcp_server *server, char *why, size_t why_size)
