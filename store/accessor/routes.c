@@ -52,7 +52,8 @@ static uint64_t hash_of(const struct neap_route_cache *routes, const struct neap
 	return hash * UINT64_C(0x9e3779b97f4a7c15) ^ hash >> 29;
 }
 
-int neap_route_cache_create(struct neap_route_cache **routes_p, struct neap_reactor *reactor, const struct neap_route_cache_options *options)
+int neap_route_cache_create(struct neap_route_cache **routes_p, struct neap_reactor *reactor,
+                            const struct neap_route_cache_options *options)
 {
 	struct neap_route_cache *routes = neap_allocate(reactor, sizeof *routes);
 	*routes_p = NULL;

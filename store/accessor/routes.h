@@ -21,7 +21,8 @@ struct neap_route_cache_stats {
 	uint32_t entries, places;
 };
 
-int neap_route_cache_create(struct neap_route_cache **routes_p, struct neap_reactor *reactor, const struct neap_route_cache_options *options);
+int neap_route_cache_create(struct neap_route_cache **routes_p, struct neap_reactor *reactor,
+                            const struct neap_route_cache_options *options);
 void neap_route_cache_destroy(struct neap_route_cache *routes);
 
 /* Fills at most NEAP_ROUTES_MAX; returns how many. */
