@@ -33,6 +33,10 @@ void neap_wheel_turn(struct neap_wheel *wheel, uint64_t now_ns)
 {
 	wheel->turn_ns = now_ns;
 	wheel->present_seen = false;
+	/* What is remembered may be where a crowded slot begins, and no timer's due time: when that has come it says nothing any more, even if
+	 * all of the slot were cancelled. */
+	if (wheel->next_ns <= now_ns)
+		wheel->next_known = false;
 }
 
 static void cursor_to(struct neap_wheel *wheel, uint64_t tick)

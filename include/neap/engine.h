@@ -105,7 +105,10 @@ struct neap_memory {
 	enum neap_access access;
 };
 
-/* All or none: on failure nothing is registered and `why` names the range. The same range again (same access) is counted and needs
+/* The memory stays mapped until it is released, and writable as long as peers may write to it: small pieces are copied, and what the
+ * kernel refuses to a copy ends the process.
+ *
+ * All or none: on failure nothing is registered and `why` names the range. The same range again (same access) is counted and needs
  * as many unregister calls; a true overlap is NEAP_EOVERLAP; touching ranges are fine. ids may be NULL. */
 NEAP_API int neap_memory_register(struct neap_engine *engine, const struct neap_memory *memory, size_t count, neap_region_id *ids,
                                   char *why, size_t why_size);
@@ -262,7 +265,7 @@ struct neap_batch_options {
 
 /* All are accepted or none: NEAP_EINVAL (empty list, NULL source, unknown opcode, wrap-around), NEAP_ESTALE (segment), NEAP_EAGAIN
  * (pools or the peer's queue are full), NEAP_ETOOMANY (more than requests_max at once). Requests and options are copied. Order
- * between requests is not defined. `options` NULL: no callbacks, kept. */
+ * between requests is not defined. Places come back in the turns after a batch has ended. `options` NULL: no callbacks, kept. */
 NEAP_API int neap_submit(struct neap_engine *engine, const struct neap_request *requests, size_t count,
                          const struct neap_batch_options *options, neap_batch_id *batch_p);
 

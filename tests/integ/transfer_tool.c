@@ -142,7 +142,7 @@ static void run(void)
 
 int main(int argc, char **argv)
 {
-	char why[512];
+	char why[512] = "no reactor";
 	struct neap_engine_options options = {0};
 	int result = app_flags_parse(&program, argc, argv);
 	if (result >= 0)

@@ -321,6 +321,35 @@ START_TEST(the_remembered_deadline_follows)
 }
 END_TEST
 
+/* The remembered deadline of a crowded slot is its beginning, which no cancelled timer was due at: it must not be asked for for ever. */
+START_TEST(a_crowded_slot_that_was_cancelled_is_forgotten)
+{
+	struct neap_wheel wheel = {0};
+	struct neap_timer timers[20] = {0}, other = {0}, early = {0};
+	uint32_t work = 1000;
+	neap_wheel_init(&wheel, SECOND);
+	neap_wheel_start(&wheel, &early, 2 * SECOND);
+	for (int i = 0; i < 20; i++)
+		neap_wheel_start(&wheel, &timers[i], 10 * SECOND + (uint64_t)i);
+	neap_wheel_start(&wheel, &other, 60 * SECOND);
+	neap_wheel_cancel(&wheel, &early); /* now somebody has to look for the next */
+	uint64_t next_ns = neap_wheel_note_next(&wheel);
+	ck_assert_uint_lt(next_ns, 10 * SECOND);
+	for (int i = 0; i < 20; i++)
+		neap_wheel_cancel(&wheel, &timers[i]);
+	for (int wakes = 0; next_ns < 60 * SECOND; wakes++) {
+		ck_assert_int_lt(wakes, 10); /* at most once a level */
+		neap_wheel_turn(&wheel, next_ns);
+		ck_assert_ptr_null(neap_wheel_take(&wheel, &work));
+		ck_assert_uint_gt(neap_wheel_note_next(&wheel), next_ns);
+		next_ns = neap_wheel_note_next(&wheel);
+	}
+	ck_assert_uint_eq(next_ns, 60 * SECOND);
+	neap_wheel_cancel(&wheel, &other);
+	ck_assert_uint_eq(neap_wheel_note_next(&wheel), UINT64_MAX);
+}
+END_TEST
+
 /* A deadline that is put off with each piece of progress stays where it lies, and yet neither wakes anybody in vain nor hides what is
  * due before it. */
 START_TEST(one_that_is_put_off_hides_nothing)
@@ -409,6 +438,7 @@ int main(void)
 	tcase_add_test(time, early_wakes_are_bounded_by_levels);
 	tcase_add_test(time, a_lone_timer_wakes_once);
 	tcase_add_test(time, the_remembered_deadline_follows);
+	tcase_add_test(time, a_crowded_slot_that_was_cancelled_is_forgotten);
 	tcase_add_test(time, one_that_is_put_off_hides_nothing);
 	tcase_add_test(time, one_that_restarts_itself_cannot_hold_the_turn);
 	tcase_add_test(time, a_crowded_slot_is_spread_over_turns);
