@@ -84,6 +84,7 @@ START_TEST(a_lost_request)
 	struct rig_op op = {0};
 	begin_lossy(&op, way);
 	rig_reach(way->state);
+	sim_run_for(rig.sim, 4000); /* sent, and not there yet */
 	rig_cut_all(0);
 	expect_at(&op, 0);
 	if (way->get)
