@@ -725,7 +725,9 @@ START_TEST(completions_come_in_pieces)
 	struct neap_batch_options options = rig_options(&rig, false);
 	ck_assert_int_eq(rig_submit(&rig, 5000, 8, &options, NULL), 0);
 	fake_complete_all(rig.fake);
-	ck_assert_int_eq(neap_reactor_run_once(rig.reactor, NULL), NEAP_RUN_MORE);
+	/* On a busy machine a turn's time may be up before it comes to them. */
+	for (int turn = 0; turn < 1000 && rig.requests == 0; turn++)
+		ck_assert_int_eq(neap_reactor_run_once(rig.reactor, NULL), NEAP_RUN_MORE);
 	ck_assert_uint_gt(rig.requests, 0);
 	ck_assert_uint_lt(rig.requests, 1000);
 	ck_assert(rig_until(&rig, &rig.finished));

@@ -363,6 +363,7 @@ START_TEST(what_is_stored_stays)
 	enum { LIVE = 200 };
 	static struct neap_extent live[LIVE];
 	static unsigned char marks[LIVE];
+	memset(live, 0, sizeof live);
 	srand((unsigned)(77 + _i));
 	begin(24 * SLAB + 4096);
 	uint32_t taken = 0;
