@@ -403,6 +403,26 @@ static void count_outcome(struct accessor_op *op)
 	neap_latency_note(&way->latency, accessor_now(op) - op->began_ns);
 }
 
+/* Its caller wants it to end, and that was noted: what runs is cut short. */
+void accessor_do_stop(struct neap_machine *machine, uint64_t argument)
+{
+	struct accessor_op *op = accessor_op_of(machine);
+	(void)argument;
+	if (op->batch_runs)
+		(void)neap_batch_cancel(op->accessor->engine, op->batch);
+	else
+		accessor_cut(op);
+}
+
+/* Its time is up. */
+void accessor_do_halt(struct neap_machine *machine, uint64_t argument)
+{
+	struct accessor_op *op = accessor_op_of(machine);
+	(void)argument;
+	accessor_stop(op, NEAP_ETIMEDOUT);
+	accessor_cut(op);
+}
+
 static void give_back(struct accessor_op *op)
 {
 	struct neap_accessor *accessor = op->accessor;

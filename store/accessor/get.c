@@ -307,24 +307,6 @@ static void do_pause(struct neap_machine *machine, uint64_t argument)
 	accessor_pause(accessor_op_of(machine), store_get_on_RESUME);
 }
 
-static void do_stop(struct neap_machine *machine, uint64_t argument)
-{
-	struct accessor_op *op = accessor_op_of(machine);
-	(void)argument;
-	if (op->batch_runs)
-		(void)neap_batch_cancel(op->accessor->engine, op->batch);
-	else
-		accessor_cut(op);
-}
-
-static void do_halt(struct neap_machine *machine, uint64_t argument)
-{
-	struct accessor_op *op = accessor_op_of(machine);
-	(void)argument;
-	accessor_stop(op, NEAP_ETIMEDOUT);
-	accessor_cut(op);
-}
-
 static void end(struct accessor_op *op, bool held)
 {
 	op->asking = false;
@@ -363,8 +345,8 @@ static void do_release(struct neap_machine *machine, uint64_t argument)
 static neap_action_func *const actions[] = {
 	[store_get_do_find] = do_find,     [store_get_do_next] = do_next,   [store_get_do_pin] = do_pin,
 	[store_get_do_read] = do_read,     [store_get_do_move] = do_move,   [store_get_do_recall] = do_recall,
-	[store_get_do_check] = do_check,   [store_get_do_pause] = do_pause, [store_get_do_stop] = do_stop,
-	[store_get_do_halt] = do_halt,     [store_get_do_expire] = do_expire, [store_get_do_tell] = do_tell,
+	[store_get_do_check] = do_check,   [store_get_do_pause] = do_pause, [store_get_do_stop] = accessor_do_stop,
+	[store_get_do_halt] = accessor_do_halt,     [store_get_do_expire] = do_expire, [store_get_do_tell] = do_tell,
 	[store_get_do_tell_held] = do_tell_held, [store_get_do_release] = do_release,
 };
 

@@ -174,6 +174,9 @@ static inline void accessor_step(struct accessor_op *op, uint8_t event)
 NEAP_PRINTF(3, 4) void accessor_blame(struct accessor_op *op, int error, const char *format, ...);
 /* It ends because of its caller or its deadline: that is its error from now on. */
 void accessor_stop(struct accessor_op *op, int error);
+/* Actions of both machines. */
+void accessor_do_stop(struct neap_machine *machine, uint64_t argument);
+void accessor_do_halt(struct neap_machine *machine, uint64_t argument);
 /* Tells the outcome; the machine is in DONE or HOLDING. Without `held` the operation is gone afterwards. */
 void accessor_tell(struct accessor_op *op, bool held);
 /* The transport has let go after an outcome with held. The operation is gone afterwards. */

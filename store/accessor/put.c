@@ -390,25 +390,6 @@ static void do_pause(struct neap_machine *machine, uint64_t argument)
 	accessor_pause(accessor_op_of(machine), store_put_on_RESUME);
 }
 
-/* Its caller wants it to end: accessor.c has noted that. */
-static void do_stop(struct neap_machine *machine, uint64_t argument)
-{
-	struct accessor_op *op = accessor_op_of(machine);
-	(void)argument;
-	if (op->batch_runs)
-		(void)neap_batch_cancel(op->accessor->engine, op->batch);
-	else
-		accessor_cut(op);
-}
-
-static void do_halt(struct neap_machine *machine, uint64_t argument)
-{
-	struct accessor_op *op = accessor_op_of(machine);
-	(void)argument;
-	accessor_stop(op, NEAP_ETIMEDOUT);
-	accessor_cut(op);
-}
-
 static void do_cut(struct neap_machine *machine, uint64_t argument)
 {
 	(void)argument;
@@ -476,7 +457,7 @@ static neap_action_func *const actions[] = {
 	[store_put_do_place] = do_place,     [store_put_do_next] = do_next,           [store_put_do_reserve] = do_reserve,
 	[store_put_do_write] = do_write,     [store_put_do_commit] = do_commit,       [store_put_do_revoke] = do_revoke,
 	[store_put_do_move] = do_move,       [store_put_do_look] = do_look,           [store_put_do_pause] = do_pause,
-	[store_put_do_stop] = do_stop,       [store_put_do_halt] = do_halt,           [store_put_do_cut] = do_cut,
+	[store_put_do_stop] = accessor_do_stop,       [store_put_do_halt] = accessor_do_halt,           [store_put_do_cut] = do_cut,
 	[store_put_do_expire] = do_expire,   [store_put_do_give_up] = do_give_up,     [store_put_do_again] = do_again,
 	[store_put_do_unsure] = do_unsure,   [store_put_do_end] = do_end,             [store_put_do_tell] = do_tell,
 	[store_put_do_tell_held] = do_tell_held, [store_put_do_release] = do_release,

@@ -1,5 +1,6 @@
 #include "store/accessor/routes.h"
 #include "reactor/pool.h"
+#include "store/key_hash.h"
 #include <string.h>
 
 #define KEY_INSIDE 64u
@@ -34,7 +35,7 @@ struct neap_route_cache {
 	uint32_t bucket_mask;
 	struct entry *oldest, *youngest;
 	struct neap_route_cache_stats stats;
-	uint64_t salt;
+	struct neap_key_secret secret;
 };
 
 bool neap_place_equal(const struct neap_place *a, const struct neap_place *b)
@@ -42,14 +43,9 @@ bool neap_place_equal(const struct neap_place *a, const struct neap_place *b)
 	return memcmp(a->instance, b->instance, sizeof a->instance) == 0 && strcmp(a->rpc, b->rpc) == 0 && strcmp(a->engine, b->engine) == 0;
 }
 
-/* FNV-1a with a salt and a final mix: keys come from outside. */
 static uint64_t hash_of(const struct neap_route_cache *routes, const struct neap_key *key)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ routes->salt;
-	for (uint32_t i = 0; i < key->length; i++)
-		hash = (hash ^ (uint8_t)key->bytes[i]) * UINT64_C(0x100000001b3);
-	hash ^= hash >> 32;
-	return hash * UINT64_C(0x9e3779b97f4a7c15) ^ hash >> 29;
+	return neap_key_hash(&routes->secret, key->bytes, key->length);
 }
 
 int neap_route_cache_create(struct neap_route_cache **routes_p, struct neap_reactor *reactor,
@@ -67,7 +63,7 @@ int neap_route_cache_create(struct neap_route_cache **routes_p, struct neap_reac
 	o->places_max = o->places_max ? o->places_max : 1024;
 	o->bytes_max = o->bytes_max ? o->bytes_max : UINT64_C(32) << 20;
 	o->ttl_ns = o->ttl_ns ? o->ttl_ns : UINT64_C(60000000000);
-	routes->salt = neap_random_u64(reactor);
+	neap_key_secret_draw(&routes->secret, reactor);
 	uint32_t buckets = 64;
 	while (buckets < o->entries_max && buckets < 1u << 30)
 		buckets *= 2;

@@ -6,6 +6,7 @@
 
 #include "reactor/pool.h"
 #include "store/directory/key_directory.h"
+#include "store/key_hash.h"
 
 #define NEAP_ROUTE_NONE UINT32_MAX
 #define NEAP_ROUTE_KEY_INLINE 42u
@@ -64,7 +65,7 @@ struct neap_routes {
 	const struct neap_pool *segments;
 	uint32_t **buckets; /* pieces of equal size, made when needed */
 	uint32_t piece_count, bucket_count, level; /* buckets are 1 << level, and those already split of the next level */
-	uint64_t secret[2];
+	struct neap_key_secret secret;
 	struct neap_key_stamp last; /* given */
 	uint64_t standing_keys;     /* with a replica that is not lost; those of departed segments count until they are swept */
 	uint64_t replicas_lost;     /* now */

@@ -10,49 +10,10 @@ struct cell {
 	uint32_t next;
 };
 
-/* --- hashing ---------------------------------------------------------------------------------------------------------- */
-
-static uint64_t rotate(uint64_t value, unsigned by)
-{
-	return value << by | value >> (64 - by);
-}
-
-static void mix(uint64_t v[4])
-{
-	v[0] += v[1];
-	v[2] += v[3];
-	v[1] = rotate(v[1], 13) ^ v[0];
-	v[3] = rotate(v[3], 16) ^ v[2];
-	v[0] = rotate(v[0], 32) + v[3];
-	v[2] += v[1];
-	v[3] = rotate(v[3], 21) ^ v[0];
-	v[1] = rotate(v[1], 17) ^ v[2];
-	v[2] = rotate(v[2], 32);
-}
-
-/* SipHash-1-3. Of 64 bits, 32 serve. */
+/* Of 64 bits, 32 serve. */
 static uint32_t hash(const struct neap_routes *routes, struct neap_key_text key)
 {
-	uint64_t v[4] = {routes->secret[0] ^ UINT64_C(0x736f6d6570736575), routes->secret[1] ^ UINT64_C(0x646f72616e646f6d),
-	                 routes->secret[0] ^ UINT64_C(0x6c7967656e657261), routes->secret[1] ^ UINT64_C(0x7465646279746573)};
-	uint32_t at = 0;
-	for (; key.length - at >= 8; at += 8) {
-		uint64_t word;
-		memcpy(&word, key.text + at, 8);
-		v[3] ^= word;
-		mix(v);
-		v[0] ^= word;
-	}
-	uint64_t word = 0;
-	memcpy(&word, key.text + at, key.length - at);
-	word |= (uint64_t)key.length << 56;
-	v[3] ^= word;
-	mix(v);
-	v[0] ^= word;
-	v[2] ^= 0xff;
-	for (int i = 0; i < 3; i++)
-		mix(v);
-	return (uint32_t)(v[0] ^ v[1] ^ v[2] ^ v[3]);
+	return (uint32_t)neap_key_hash(&routes->secret, key.text, key.length);
 }
 
 /* --- buckets ---------------------------------------------------------------------------------------------------------- */
@@ -309,8 +270,7 @@ int neap_routes_create(struct neap_routes *routes, struct neap_reactor *reactor,
 	if (options->keys_max == 0 || options->keys_max > 1u << 30 || options->replicas_max == 0 || options->replicas_max > 1u << 30)
 		return NEAP_EINVAL;
 	routes->last.epoch = options->epoch;
-	routes->secret[0] = neap_random_u64(reactor);
-	routes->secret[1] = neap_random_u64(reactor);
+	neap_key_secret_draw(&routes->secret, reactor);
 	routes->level = PIECE_BITS;
 	routes->bucket_count = PIECE;
 	routes->piece_count = (options->keys_max + PIECE - 1) >> PIECE_BITS;

@@ -4,16 +4,9 @@
 
 #define BUCKETS_LEAST 8u
 
-/* FNV-1a with a finish that spreads it over the upper bits too. Keys of one process only meet keys of its own, and what an outsider can
- * do with chosen keys is bounded by keys_max. */
-uint64_t neap_key_hash(const struct neap_key *key)
+uint64_t neap_owner_key_hash(const struct neap_owner *owner, const struct neap_key *key)
 {
-	uint64_t hash = UINT64_C(14695981039346656037);
-	for (uint32_t i = 0; i < key->length; i++)
-		hash = (hash ^ (unsigned char)key->bytes[i]) * UINT64_C(1099511628211);
-	hash ^= hash >> 32;
-	hash *= UINT64_C(0xd6e8feb86659fd93);
-	return hash ^ hash >> 32;
+	return neap_key_hash(&owner->secret, key->bytes, key->length);
 }
 
 int neap_index_create(struct neap_owner *owner)
@@ -65,7 +58,7 @@ static bool is_of(const struct neap_key_entry *entry, const struct neap_key *key
 
 struct neap_key_entry *neap_key_entry_find(const struct neap_owner *owner, const struct neap_key *key)
 {
-	uint64_t hash = neap_key_hash(key);
+	uint64_t hash = neap_owner_key_hash(owner, key);
 	const struct neap_shard *shard = shard_of(owner, hash);
 	if (!shard->buckets)
 		return NULL;
@@ -121,7 +114,7 @@ struct neap_key_entry *neap_key_entry_get(struct neap_owner *owner, const struct
 	struct neap_key_entry *entry = neap_key_entry_find(owner, key);
 	if (entry)
 		return entry;
-	uint64_t hash = neap_key_hash(key);
+	uint64_t hash = neap_owner_key_hash(owner, key);
 	struct neap_shard *shard = shard_of(owner, hash);
 	if ((!shard->buckets || shard->used >= shard->bucket_count) && !grow(owner, shard))
 		return NULL;

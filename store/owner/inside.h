@@ -4,6 +4,7 @@
 
 #include "reactor/core.h"
 #include "reactor/pool.h"
+#include "store/key_hash.h"
 #include "store/owner/owner.h"
 #include "transports/checksum.h"
 #include <neap/store_error.h>
@@ -97,6 +98,7 @@ struct neap_owner {
 	struct neap_reactor *reactor;
 	struct neap_tiers *tiers;
 	struct neap_owner_options options;
+	struct neap_key_secret secret;
 	struct neap_shard *shards;
 	struct neap_pool entries, writes, pins, moves;
 	struct neap_reactor_class *write_class, *pin_class, *move_class;
@@ -114,7 +116,7 @@ struct neap_owner {
 
 int neap_index_create(struct neap_owner *owner);
 void neap_index_destroy(struct neap_owner *owner);
-uint64_t neap_key_hash(const struct neap_key *key);
+uint64_t neap_owner_key_hash(const struct neap_owner *owner, const struct neap_key *key);
 struct neap_key_entry *neap_key_entry_find(const struct neap_owner *owner, const struct neap_key *key);
 /* The key's entry, made when there is none. NULL: keys_max, key_bytes_max or no memory. */
 struct neap_key_entry *neap_key_entry_get(struct neap_owner *owner, const struct neap_key *key);

@@ -171,6 +171,7 @@ int neap_owner_create(struct neap_owner **owner_p, struct neap_engine *engine, s
 	}
 	/* Generations go on across owners of one process, as far as chance allows. */
 	owner->generation = neap_random_u64(reactor) >> 16;
+	neap_key_secret_draw(&owner->secret, reactor);
 	tiers->options.evict = evict;
 	tiers->options.user = owner;
 	(void)neap_timer_start(reactor, &owner->scan, neap_now(reactor) + owner->options.scan_interval_ns, scan, owner);

@@ -40,8 +40,7 @@ struct neap_owner_options {
 	void *user;
 };
 
-/* `tiers` is to be created with `evict = neap_owner_evict` and `user` the owner: neap_owner_create fills these in. `engine` is a home
- * engine; both outlive the owner. Numbers of neap/error.h. */
+/* Becomes the one whom `tiers` asks to let go of values. `engine` is a home engine; both outlive the owner. Numbers of neap/error.h. */
 int neap_owner_create(struct neap_owner **owner_p, struct neap_engine *engine, struct neap_tiers *tiers,
                       const struct neap_owner_options *options);
 /* No new operations. Reservations and pins end; `closed` comes from a turn when no peer can reach any memory and all values are gone. */

@@ -115,7 +115,7 @@ int neap_owner_pin(struct neap_owner *owner, const struct neap_pin *request, str
 	int error = neap_owner_hold(owner, &request->key, &value);
 	if (error)
 		return error;
-	struct neap_pin_record *record = value.address ? take(owner, value.handle, neap_key_hash(&request->key)) : NULL;
+	struct neap_pin_record *record = value.address ? take(owner, value.handle, neap_owner_key_hash(owner, &request->key)) : NULL;
 	if (record)
 		error = grant(record, request);
 	else
@@ -149,7 +149,7 @@ int neap_owner_unpin(struct neap_owner *owner, const struct neap_key *key, uint6
 	struct neap_pin_record *record = neap_pool_find(&owner->pins, read_id);
 	if (!record)
 		return NEAP_STORE_OK;
-	if (record->key_hash != neap_key_hash(key))
+	if (record->key_hash != neap_owner_key_hash(owner, key))
 		return NEAP_STORE_INVALID_READ;
 	if (record->unpinned)
 		return NEAP_STORE_OK; /* asked again while its grant ends */

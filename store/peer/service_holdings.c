@@ -19,14 +19,6 @@ static uint32_t slot_of(uint64_t id, uint32_t mask)
 	return (uint32_t)(id ^ id >> 32) & mask;
 }
 
-static uint64_t hash_of(const struct neap_key *key)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	for (uint32_t i = 0; i < key->length; i++)
-		hash = (hash ^ (unsigned char)key->bytes[i]) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
 static void line_add(struct peer_line *line, enum peer_line_of of, struct peer_holding *holding)
 {
 	holding->links[of] = (struct peer_link){.previous = line->last};
@@ -91,7 +83,9 @@ struct peer_holding *peer_held(struct neap_peer_service *service, enum peer_kind
 
 bool peer_holds(const struct peer_holding *holding, const uint8_t instance[16], const struct neap_key *key)
 {
-	return memcmp(holding->connection->instance, instance, 16) == 0 && holding->key_hash == hash_of(key);
+	const struct peer_connection *connection = holding->connection;
+	return memcmp(connection->instance, instance, 16) == 0 &&
+	       holding->key_hash == neap_key_hash(&connection->service->secret, key->bytes, key->length);
 }
 
 /* --- connections -------------------------------------------------------------------------------------------------------- */
@@ -195,7 +189,7 @@ bool peer_hold(struct neap_peer_service *service, const struct peer_call *call, 
 		.next_in_bucket = *bucket,
 		.connection = connection,
 		.id = id,
-		.key_hash = hash_of(key),
+		.key_hash = neap_key_hash(&service->secret, key->bytes, key->length),
 		.end_ns = neap_now(service->reactor) + lease_ns,
 	};
 	*bucket = holding;
@@ -219,6 +213,7 @@ static int create_kind(struct neap_peer_service *service, enum peer_kind kind, u
 
 int peer_holdings_create(struct neap_peer_service *service)
 {
+	neap_key_secret_draw(&service->secret, service->reactor);
 	const struct neap_peer_service_options *o = &service->options;
 	uint32_t connections = o->rpc.connections_max ? o->rpc.connections_max : 1024;
 	service->connection_mask = mask_of(connections);

@@ -4,6 +4,7 @@
 #define NEAP_STORE_PEER_SERVICE_INSIDE_H
 
 #include "reactor/pool.h"
+#include "store/key_hash.h"
 #include "store/peer/methods.h"
 #include "store/peer/service.h"
 #include <neap/store_error.h>
@@ -71,6 +72,7 @@ struct peer_operation {
 };
 
 struct neap_peer_service {
+	struct neap_key_secret secret; /* for what holdings keep of keys */
 	struct neap_reactor *reactor;
 	struct neap_engine *engine;
 	struct neap_owner *owner;
