@@ -148,10 +148,9 @@ static bool receive_all(int fd, unsigned char *bytes, size_t length)
 		ssize_t got = recv(fd, bytes + have, length - have, 0);
 		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
 			return false;
-		if (got < 0)
-			(void)poll(&readable, 1, -1);
-		else
-			have += (size_t)got;
+		if (got < 0 && poll(&readable, 1, 10000) == 0)
+			return false;
+		have += got > 0 ? (size_t)got : 0;
 	}
 	return true;
 }
