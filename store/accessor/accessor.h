@@ -13,18 +13,11 @@
 #include "store/accessor/places.h"
 #include "store/accessor/routes.h"
 #include "store/latency.h"
-#include <neap/engine.h>
-#include <neap/store_error.h>
+#include <neap/store.h>
 
 #define NEAP_INLINE_MAX 65536u      /* bytes that a call can carry */
 
 struct neap_accessor;
-
-enum neap_direction {
-	NEAP_DIRECTION_DEFAULT, /* of the process */
-	NEAP_REVERSE,
-	NEAP_FORWARD,
-};
 
 struct neap_accessor_options {
 	uint32_t operations_max;   /* at once; 0: 4096 */
@@ -54,66 +47,6 @@ void neap_accessor_close(struct neap_accessor *accessor, void (*closed)(void *us
 
 /* --- operations -------------------------------------------------------------------------------------------------------------- */
 
-enum neap_store_status {
-	NEAP_STORE_SUCCESS, /* the value is there: created by this operation, or another's that is not known to differ */
-	NEAP_STORE_FAILED,  /* put: it will never become visible through this operation. get: nothing can be said about the buffer */
-	NEAP_STORE_UNKNOWN, /* put: whether it was committed could not be learnt in time; neap_accessor_resolve settles it */
-};
-
-/* What is to be asked, of whom, about an UNKNOWN put. */
-struct neap_unsettled {
-	struct neap_place place;
-	uint64_t write_id; /* 0: the owner gave none (REVERSE) */
-	uint64_t size;
-	uint64_t until_ns; /* without a write id: before this time the call may still be executed */
-	bool has_crc;
-	uint32_t crc;
-};
-
-struct neap_store_outcome {
-	enum neap_store_status status;
-	int error;        /* 0, a number of neap/store_error.h, or NEAP_ETIMEDOUT, NEAP_ECANCELED, NEAP_EAGAIN of neap/error.h */
-	bool created;     /* put */
-	bool has_crc;
-	bool held;        /* the transport may still touch the slices: `released` follows */
-	bool stopped;     /* by its deadline or its caller: it might have gone better with more time */
-	uint32_t crc;     /* crc32c of the value */
-	uint64_t size;    /* of the value; get with BUFFER_OVERFLOW: what it needs */
-	uint64_t generation;
-	uint64_t retry_after_ms;                /* FAILED: when the owner said so */
-	const struct neap_place *place;         /* the last owner spoken to; NULL: none. Valid in the callback, as the two below */
-	const struct neap_unsettled *unsettled; /* UNKNOWN */
-	const char *why;                        /* "" with SUCCESS */
-};
-
-typedef void neap_store_done_func(void *user, const struct neap_store_outcome *outcome);
-
-/* Zero means the default in every field; options may be NULL. */
-struct neap_put_options {
-	enum neap_direction direction;
-	uint32_t candidates_max; /* owners tried; 0: all that the directory names, at most NEAP_ROUTES_MAX */
-	uint64_t deadline_ns;    /* from now */
-	bool has_crc;            /* crc32c of the value, known to the caller */
-	uint32_t crc;
-	bool checksum;           /* it is summed here; as with `verify` */
-	void (*released)(void *user); /* after an outcome with `held`; may be NULL */
-};
-
-struct neap_get_options {
-	enum neap_direction direction;
-	uint32_t replicas_max;
-	uint64_t deadline_ns;
-	bool verify, no_verify;  /* no_verify wins, also over the process's */
-	void (*released)(void *user);
-};
-
-struct neap_slice_of { /* of the caller's memory */
-	void *address;
-	uint64_t length; /* > 0 */
-};
-
-typedef uint64_t neap_operation_id;
-
 /* Key and slices are copied, the memory is not. *operation_p may be NULL. NEAP_EINVAL (key, slices, their number, options), NEAP_EAGAIN
  * (operations_max), NEAP_ECLOSED. */
 int neap_accessor_put(struct neap_accessor *accessor, const struct neap_key *key, const struct neap_slice_of *slices, uint32_t count,
@@ -130,24 +63,6 @@ int neap_accessor_resolve(struct neap_accessor *accessor, const struct neap_key 
                           uint64_t deadline_ns, neap_store_done_func *done, void *user, neap_operation_id *operation_p);
 
 /* --- batches ----------------------------------------------------------------------------------------------------------------- */
-
-struct neap_batch_item {
-	struct neap_key key;
-	const struct neap_slice_of *slices;
-	uint32_t count;
-	void *user;
-};
-
-struct neap_store_batch_options {
-	uint32_t concurrency; /* at once; 0: 64 */
-	struct neap_put_options put; /* of a put batch; `released` is not looked at */
-	struct neap_get_options get; /* of a get batch */
-	/* Once for each item; its outcome is never `held`: it is told when the transport has let go. */
-	void (*done)(void *user, uint32_t index, void *item_user, const struct neap_store_outcome *outcome);
-	/* Once, after all. `succeeded` of them. */
-	void (*finished)(void *user, uint32_t succeeded, uint32_t count);
-	void *user;
-};
 
 /* `items`, keys and slices stay with the accessor until `finished`. The deadline of options counts from here for all. An item that is not
  * well formed fails alone (INVALID_PARAMS). NEAP_EINVAL (count 0), NEAP_EAGAIN (batches_max), NEAP_ECLOSED. */

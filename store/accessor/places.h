@@ -7,13 +7,6 @@
 
 #define NEAP_ROUTES_MAX 4u /* owners tried for one operation */
 
-/* An owner, as others reach it. */
-struct neap_place {
-	uint8_t instance[16];            /* of its engine; its RPC server shows the same. Not all zero */
-	char rpc[NEAP_ADDRESS_TEXT_MAX]; /* "host:port" */
-	char engine[256];                /* the engine's published name */
-};
-
 struct neap_route {
 	struct neap_place place;
 	uint64_t size, generation; /* of a replica; 0: not known */

@@ -10,17 +10,11 @@
 #define NEAP_STORE_OWNER_OWNER_H
 
 #include "store/tier/tiers.h"
-#include <neap/engine.h>
+#include <neap/store.h>
 
-#define NEAP_KEY_MAX 4096u       /* bytes of a key */
-#define NEAP_MOVE_SLICES_MAX 64u /* buffers of an accessor in one pull or push */
+#define NEAP_MOVE_SLICES_MAX NEAP_STORE_SLICES_MAX /* buffers of an accessor in one pull or push */
 
 struct neap_owner;
-
-struct neap_key {
-	const char *bytes; /* any bytes */
-	uint32_t length;
-};
 
 struct neap_owner_options {
 	uint32_t shards;           /* power of two; default 1024 */
