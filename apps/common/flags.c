@@ -129,7 +129,7 @@ static void default_text(const struct app_flag *flag, char *text, size_t size)
 
 static void help(const struct app_program *program)
 {
-	printf("usage: %s [--flag=value ...]\n%s\n\n", program->name, program->purpose);
+	printf("usage: %s %s\n%s\n\n", program->name, program->usage ? program->usage : "[--flag=value ...]", program->purpose);
 	for (size_t i = 0; i < program->flag_count; i++) {
 		const struct app_flag *flag = &program->flags[i];
 		const char *word = argument_word(flag);
@@ -147,7 +147,11 @@ static void help(const struct app_program *program)
 	printf("  %-*s this text\n  %-*s the version\n", HELP_COLUMN, "--help", HELP_COLUMN, "--version");
 	if (program->examples)
 		printf("\n%s", program->examples);
-	printf("\nExit status: 0 success, 1 transfers failed or bytes differ, 2 a wrong flag, 3 could not start.\n");
+	if (program->environment)
+		printf("\nA flag that is not given is taken from the environment: %sFLAG_NAME, when that is set and not empty.\n",
+		       program->environment);
+	printf("\nExit status: %s.\n", program->exit_status ? program->exit_status
+	                                                    : "0 success, 1 transfers failed or bytes differ, 2 a wrong flag, 3 could not start");
 }
 
 /* --- parsing ----------------------------------------------------------------------------------------------- */
@@ -208,7 +212,8 @@ static int unknown_flag(const struct app_program *program, const char *name, siz
 
 static int bad_value(const struct app_program *program, const struct app_flag *flag, const char *value, const char *allowed)
 {
-	app_error(program, "--%s=%s is not valid; allowed: %s", flag->name, value, allowed);
+	const char *dashes = isupper((unsigned char)flag->name[0]) ? "" : "--"; /* a variable's name is in capitals */
+	app_error(program, "%s%s=%s is not valid; allowed: %s", dashes, flag->name, value, allowed);
 	return APP_USAGE;
 }
 
@@ -315,13 +320,30 @@ static int set(const struct app_program *program, const struct app_flag *flag, c
 	return -1;
 }
 
+static int take_word(const struct app_program *program, const char *word)
+{
+	struct app_words *words = program->words;
+	if (words && words->count < words->max) {
+		words->items[words->count++] = word;
+		return -1;
+	}
+	if (words)
+		app_error(program, "%s is one word too many; `%s --help` tells what there may be", word, program->name);
+	else
+		app_error(program, "%s is not a flag; flags look like --name=value, `%s --help` lists them", word, program->name);
+	return APP_USAGE;
+}
+
 static int parse_one(const struct app_program *program, char **argv, int argc, int *i)
 {
 	const char *argument = argv[*i];
-	if (argument[0] != '-' || !argument[1]) {
-		app_error(program, "%s is not a flag; flags look like --name=value, `%s --help` lists them", argument, program->name);
-		return APP_USAGE;
+	bool only_words = program->words && program->words->only;
+	if (program->words && !only_words && !strcmp(argument, "--")) {
+		program->words->only = true;
+		return -1;
 	}
+	if (only_words || argument[0] != '-' || !argument[1])
+		return take_word(program, argument);
 	const char *name = argument + (argument[1] == '-' ? 2 : 1);
 	const char *equals = strchr(name, '=');
 	size_t length = equals ? (size_t)(equals - name) : strlen(name);
@@ -350,8 +372,25 @@ static int parse_one(const struct app_program *program, char **argv, int argc, i
 	return unknown_flag(program, name, length);
 }
 
+static int set_from_environment(const struct app_program *program, const struct app_flag *flag)
+{
+	char name[128];
+	struct app_flag variable = *flag;
+	size_t at = (size_t)snprintf(name, sizeof name, "%s%s", program->environment, flag->name);
+	for (size_t i = strlen(program->environment); i < at && i < sizeof name; i++)
+		name[i] = (char)toupper((unsigned char)name[i]);
+	const char *value = getenv(name);
+	variable.name = name;
+	return value && *value ? set(program, &variable, value) : -1;
+}
+
 int app_flags_parse(const struct app_program *program, int argc, char **argv)
 {
+	for (size_t f = 0; program->environment && f < program->flag_count; f++) {
+		int result = set_from_environment(program, &program->flags[f]);
+		if (result >= 0)
+			return result;
+	}
 	for (int i = 1; i < argc; i++) {
 		int result = parse_one(program, argv, argc, &i);
 		if (result >= 0)

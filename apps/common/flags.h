@@ -43,12 +43,22 @@ struct app_flag {
 	const char *help;    /* one sentence, no full stop */
 };
 
+struct app_words { /* what is no flag */
+	const char **items;
+	size_t max, count;
+	bool only; /* "--" was seen */
+};
+
 struct app_program {
 	const char *name;
 	const char *purpose;  /* a sentence */
 	const char *examples; /* lines for --help */
 	const struct app_flag *flags;
 	size_t flag_count;
+	const char *usage;       /* behind the name; NULL: "[--flag=value ...]" */
+	const char *environment; /* "NEAP_X_": a flag that is not given is looked up there, its name in capitals. NULL: nowhere */
+	const char *exit_status; /* NULL: that of a program that transfers */
+	struct app_words *words; /* where they go; NULL: there may be none. What follows "--" is no flag */
 };
 
 /* Sets the values. Returns -1 to go on, or an exit code: after --help (0), --version (0) or a wrong flag, which has been
