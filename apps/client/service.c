@@ -130,6 +130,24 @@ void local_want_memory(struct local_transfer *transfer, uint64_t bytes)
 	neap_timer_start(service->reactor, &transfer->timer, due_ns, on_waited, transfer);
 }
 
+void *client_service_borrow(struct client_service *service, uint64_t bytes)
+{
+	struct client_pieces pieces;
+	if (service->first || !client_buffers_take(&service->buffers, bytes, &pieces))
+		return NULL;
+	if (pieces.count == 1)
+		return pieces.slices[0].address;
+	client_buffers_give(&service->buffers, &pieces);
+	return NULL;
+}
+
+void client_service_return(struct client_service *service, void *memory, uint64_t bytes)
+{
+	struct client_pieces pieces = {.slices = {{.address = memory, .length = bytes}}, .count = 1, .bytes = bytes};
+	client_buffers_give(&service->buffers, &pieces);
+	neap_ready_again(service->reactor, &service->serve);
+}
+
 /* --- transfers ---------------------------------------------------------------------------------------------------------------- */
 
 static void free_transfer(struct local_transfer *transfer)
@@ -288,7 +306,13 @@ static int listen_at(struct client_service *service, char *why, size_t why_size)
 	char reason[300];
 	int system_errno = 0;
 	struct neap_rpc_server_options options = {
-		.connections_max = 256, .body_max = LOCAL_BODY_MAX, .replies_max = (size_t)32 << 20, .calls_max = 64, .calls_total_max = 4096};
+		.connections_max = 256,
+		.body_max = LOCAL_BODY_MAX,
+		.replies_max = (size_t)32 << 20,
+		.calls_max = 64,
+		.calls_total_max = 4096,
+		.leave_timeout_ns = 1000 * LOCAL_MS_NS,
+	};
 	(void)neap_sockaddr_from_numeric("127.0.0.1", service->options.port, &address);
 	int error = neap_rpc_server_create(&service->rpc, service->reactor, &address, handlers, sizeof handlers / sizeof handlers[0], &options,
 	                                   service, &system_errno, reason, sizeof reason);

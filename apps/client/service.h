@@ -32,6 +32,10 @@ int client_service_create(struct client_service **service_p, struct neap_store *
                           char *why, size_t why_size);
 uint16_t client_service_port(const struct client_service *service);
 void client_service_stats(const struct client_service *service, struct client_service_stats *stats_p);
+/* Memory of the pool in one piece, for others who have the store move values; never waits. NULL: there is none now. */
+void *client_service_borrow(struct client_service *service, uint64_t bytes);
+void client_service_return(struct client_service *service, void *memory, uint64_t bytes);
+
 /* No transfer begins any more; `idle` is called once from a turn when the last has ended, at once when there is none. */
 void client_service_drain(struct client_service *service, void (*idle)(void *user), void *user);
 /* Ends the connections, as after a goodbye. `stopped` once, from a turn; transfers may still be with the store. */

@@ -25,7 +25,8 @@ void local_put_granted(struct local_transfer *transfer)
 	transfer->phase = LOCAL_FILLING;
 	local_touch(transfer);
 	local_answer(service, transfer->call,
-	             &(struct local_put_begin_reply){.transfer = neap_pool_handle(&service->transfers, transfer), .frame_max = LOCAL_FRAME_BYTES});
+	             &(struct local_put_begin_reply){.transfer = neap_pool_handle(&service->transfers, transfer),
+	                                             .frame_max = LOCAL_FRAME_BYTES});
 	transfer->call = 0;
 }
 

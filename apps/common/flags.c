@@ -150,8 +150,8 @@ static void help(const struct app_program *program)
 	if (program->environment)
 		printf("\nA flag that is not given is taken from the environment: %sFLAG_NAME, when that is set and not empty.\n",
 		       program->environment);
-	printf("\nExit status: %s.\n", program->exit_status ? program->exit_status
-	                                                    : "0 success, 1 transfers failed or bytes differ, 2 a wrong flag, 3 could not start");
+	static const char transfers[] = "0 success, 1 transfers failed or bytes differ, 2 a wrong flag, 3 could not start";
+	printf("\nExit status: %s.\n", program->exit_status ? program->exit_status : transfers);
 }
 
 /* --- parsing ----------------------------------------------------------------------------------------------- */
