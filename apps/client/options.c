@@ -76,6 +76,30 @@ static const struct app_flag flags[] = {
 	 "memory that values of local processes pass through: the largest value, and all that is under way"},
 	{"drain_timeout_ms", APP_FLAG_NUMBER, &o.drain_ms, NULL, 0, 600000, "after SIGTERM, for what others have begun"},
 };
+/* Flags of Mooncake's client that mean nothing here. */
+#define BY_ADDRESS "this build finds its master by --master_server_address=HOST:PORT alone"
+static const struct app_foreign_flag foreign[] = {
+	{"threads", false, NULL},
+	{"rpc_thread_num", false, NULL},
+	{"async_sender_thread_count", false, NULL},
+	{"async_max_batch_size", false, NULL},
+	{"async_route_queue_size", false, NULL},
+	{"p2p_local_transfer_mode", false, NULL},
+	{"local_memcpy_async_worker_num", false, NULL},
+	{"enable_client_metric_collection", true, NULL},
+	{"metric_report_interval_seconds", false, NULL},
+	{"heartbeat_rpc_port", false, NULL},
+	{"global_segment_size", false, "memory is given by tiers: --tiered_backend_config"},
+	{"enable_offload", true, "what a STORAGE tier in --tiered_backend_config does"},
+	{"runtime_config", false, "placement is set by --remote_weight and --local_write_waterline"},
+	{"redis_cluster_id", false, BY_ADDRESS},
+	{"redis_username", false, BY_ADDRESS},
+	{"redis_password", false, BY_ADDRESS},
+	{"redis_db_index", false, BY_ADDRESS},
+	{"redis_master_view_ttl_sec", false, BY_ADDRESS},
+	{"redis_heartbeat_interval_sec", false, BY_ADDRESS},
+};
+
 const struct app_program client_program = {
 	.name = "neap-client",
 	.purpose = "Holds values for a cluster, and lets processes of this machine put and get values wherever they lie.\n"
@@ -89,80 +113,12 @@ const struct app_program client_program = {
 				"  neap-client get greeting --port 50053\n",
 	.flags = flags,
 	.flag_count = sizeof flags / sizeof flags[0],
+	.foreign = foreign,
+	.foreign_count = sizeof foreign / sizeof foreign[0],
 	.usage = "[--flag=value ...] | neap-client COMMAND ...",
 	.environment = "NEAP_CLIENT_",
 	.exit_status = "0 ended by a signal, 1 a wait for others ended early, 2 a wrong flag or variable, 3 could not start",
 };
-
-/* --- flags of Mooncake's client that mean nothing here ------------------------------------------------------------------------- */
-
-static const struct foreign_flag {
-	const char *name;
-	bool is_error; /* who gives it relies on something that would not be there */
-	const char *why;
-} foreign[] = {
-	{"threads", false, "one thread serves all"},
-	{"rpc_thread_num", false, "one thread serves all"},
-	{"async_sender_thread_count", false, "routes are sent from the one thread, in batches"},
-	{"async_max_batch_size", false, "batches of routes have a size of their own"},
-	{"async_route_queue_size", false, "the queue of routes has a bound of its own"},
-	{"p2p_local_transfer_mode", false, "values that lie here are copied"},
-	{"local_memcpy_async_worker_num", false, "values that lie here are copied in bounded steps"},
-	{"enable_client_metric_collection", false, "metrics are always there"},
-	{"metric_report_interval_seconds", false, "metrics are read over HTTP"},
-	{"heartbeat_rpc_port", false, "heartbeats go to the master's port, on a connection of their own"},
-	{"global_segment_size", true, "memory is given by tiers; use --tiered_backend_config"},
-	{"enable_offload", true, "use a STORAGE tier in --tiered_backend_config"},
-	{"runtime_config", true, "use --remote_weight and --local_write_waterline"},
-	{"redis_cluster_id", true, "this build finds its master by HOST:PORT alone"},
-	{"redis_username", true, "this build finds its master by HOST:PORT alone"},
-	{"redis_password", true, "this build finds its master by HOST:PORT alone"},
-	{"redis_db_index", true, "this build finds its master by HOST:PORT alone"},
-	{"redis_master_view_ttl_sec", true, "this build finds its master by HOST:PORT alone"},
-	{"redis_heartbeat_interval_sec", true, "this build finds its master by HOST:PORT alone"},
-};
-
-static const struct foreign_flag *find_foreign(const char *argument, bool *has_value_p)
-{
-	if (argument[0] != '-')
-		return NULL;
-	const char *name = argument + (argument[1] == '-' ? 2 : 1), *equals = strchr(name, '=');
-	size_t length = equals ? (size_t)(equals - name) : strlen(name);
-	*has_value_p = equals != NULL;
-	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-		const char *known = foreign[i].name;
-		size_t at = 0;
-		while (at < length && known[at] && (known[at] == name[at] || (known[at] == '_' && name[at] == '-')))
-			at++;
-		if (at == length && !known[at])
-			return &foreign[i];
-	}
-	return NULL;
-}
-
-/* Takes them out of the arguments. */
-static int pass_over_foreign(int *argc_p, char **argv)
-{
-	int kept = 1, argc = *argc_p;
-	for (int i = 1; i < argc; i++) {
-		bool has_value = false;
-		const struct foreign_flag *flag = find_foreign(argv[i], &has_value);
-		if (!flag) {
-			argv[kept++] = argv[i];
-			continue;
-		}
-		if (flag->is_error) {
-			app_error(&client_program, "--%s has no meaning here: %s", flag->name, flag->why);
-			return APP_USAGE;
-		}
-		app_error(&client_program, "warning: --%s is ignored: %s", flag->name, flag->why);
-		if (!has_value && i + 1 < argc && argv[i + 1][0] != '-')
-			i++;
-	}
-	*argc_p = kept;
-	argv[kept] = NULL;
-	return -1;
-}
 
 /* --- checks ----------------------------------------------------------------------------------------------------------------------- */
 
@@ -352,9 +308,7 @@ static void set_store(void)
 
 int client_options_parse(struct client_options *options, int argc, char **argv)
 {
-	int result = pass_over_foreign(&argc, argv);
-	if (result < 0)
-		result = shards_from_environment();
+	int result = shards_from_environment();
 	if (result < 0)
 		result = app_flags_parse(&client_program, argc, argv);
 	if (result < 0)

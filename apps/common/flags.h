@@ -43,6 +43,13 @@ struct app_flag {
 	const char *help;    /* one sentence, no full stop */
 };
 
+/* A flag of another program of this kind, known here so that its users hear what becomes of it instead of "unknown flag". */
+struct app_foreign_flag {
+	const char *name;
+	bool is_switch;
+	const char *refusal; /* why it is an error here (false, 0 and an empty value never are); NULL: ignored with a warning */
+};
+
 struct app_words { /* what is no flag */
 	const char **items;
 	size_t max, count;
@@ -55,9 +62,12 @@ struct app_program {
 	const char *examples; /* lines for --help */
 	const struct app_flag *flags;
 	size_t flag_count;
-	const char *usage;       /* behind the name; NULL: "[--flag=value ...]" */
-	const char *environment; /* "NEAP_X_": a flag that is not given is looked up there, its name in capitals. NULL: nowhere */
-	const char *exit_status; /* NULL: that of a program that transfers */
+	const struct app_foreign_flag *foreign;
+	size_t foreign_count;
+	const char *failure;     /* what exit status 1 means; NULL: transfers failed or bytes differ */
+	const char *environment; /* "NEAP_X_": each flag can be given as the variable NEAP_X_FLAG too; flags win. NULL: none */
+	const char *usage;       /* what follows the name; NULL: "[--flag=value ...]" */
+	const char *exit_status; /* of one that has others than most; NULL: those of enum app_exit */
 	struct app_words *words; /* where they go; NULL: there may be none. What follows "--" is no flag */
 };
 

@@ -20,6 +20,13 @@ static void arm(struct app_http *http)
 	ev_timer_start(http->loop, &http->timer);
 }
 
+void http_kick(struct app_http *http)
+{
+	ev_timer_stop(http->loop, &http->timer);
+	ev_timer_set(&http->timer, 0., 0.);
+	ev_timer_start(http->loop, &http->timer);
+}
+
 static void on_io(struct ev_loop *loop, ev_io *watcher, int events)
 {
 	struct app_http *http = watcher->data;

@@ -59,6 +59,8 @@ void *http_on_target(void *user, const char *target, struct MHD_Connection *conn
 enum MHD_Result http_on_access(void *user, struct MHD_Connection *connection, const char *path, const char *method,
                                const char *version, const char *bytes, size_t *length_p, void **request_p);
 void http_on_completed(void *user, struct MHD_Connection *connection, void **request_p, enum MHD_RequestTerminationCode code);
+/* Something was resumed: libmicrohttpd is to be called soon, it does not wake the loop itself. */
+void http_kick(struct app_http *http);
 /* Its handler has it no more. */
 void http_cancel(struct app_http_request *request);
 

@@ -121,6 +121,7 @@ static void set_answer(struct app_http_request *request, unsigned status, const 
 	if (request->suspended) {
 		request->suspended = false;
 		MHD_resume_connection(request->connection);
+		http_kick(request->http);
 	}
 }
 

@@ -5,11 +5,19 @@
 
 const char *app_prometheus_escape(const char *value, char *escaped, size_t size)
 {
-	size_t used = 0;
-	for (; *value && used + 2 < size; value++) {
+	size_t used = 0, left = strlen(value);
+	while (left && used + 4 < size) {
+		size_t length = app_utf8_length(value, left);
 		if (*value == '\\' || *value == '"' || *value == '\n')
 			escaped[used++] = '\\';
-		escaped[used++] = *value == '\n' ? 'n' : *value;
+		if (length > 1)
+			memcpy(escaped + used, value, length);
+		else
+			escaped[used] = !length ? '?' : *value == '\n' ? 'n' : *value;
+		length += !length;
+		used += length;
+		value += length;
+		left -= length;
 	}
 	escaped[used] = '\0';
 	return escaped;

@@ -16,7 +16,7 @@ struct app_prometheus {
 /* A neap_metric_func; `user` is the struct app_prometheus. */
 void app_prometheus_add(void *user, const struct neap_metric *metric);
 
-/* A label's value: what must be escaped in it is. Returns `escaped`, cut when it does not fit. */
+/* A label's value: what must be escaped in it is; what is no UTF-8 becomes "?". Returns `escaped`, cut when it does not fit. */
 const char *app_prometheus_escape(const char *value, char *escaped, size_t size);
 
 #endif

@@ -56,9 +56,9 @@ void app_text_format(struct app_text *text, const char *format, ...)
 
 /* --- JSON --------------------------------------------------------------------------------------------------- */
 
-/* Length of the UTF-8 character at `bytes`, 0 when it is none: too short, overlong, a surrogate, beyond U+10FFFF. */
-static size_t utf8_length(const unsigned char *bytes, size_t left)
+size_t app_utf8_length(const char *string, size_t left)
 {
+	const unsigned char *bytes = (const unsigned char *)string;
 	unsigned char lead = bytes[0];
 	if (lead < 0x80)
 		return 1;
@@ -87,7 +87,7 @@ void app_text_json(struct app_text *text, const char *string, size_t length)
 		app_text_add(text, string + i, plain - i);
 		if ((i = plain) == length)
 			break;
-		size_t character = utf8_length(bytes + i, length - i);
+		size_t character = app_utf8_length(string + i, length - i);
 		if (bytes[i] == '"' || bytes[i] == '\\')
 			app_text_format(text, "\\%c", bytes[i]);
 		else if (character == 1)

@@ -18,6 +18,9 @@ void app_text_puts(struct app_text *text, const char *string);
 void app_text_format(struct app_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* As a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD: there is no other way to write them in JSON. */
 void app_text_json(struct app_text *text, const char *bytes, size_t length);
+/* Length of the UTF-8 character at `bytes`, of which `left` (at least 1) are there; 0 when it is none: too short, overlong, a surrogate,
+ * beyond U+10FFFF. */
+size_t app_utf8_length(const char *bytes, size_t left);
 void app_text_release(struct app_text *text);
 
 #endif

@@ -71,6 +71,9 @@ void neap_rpc_server_stop(struct neap_rpc_server *server, void (*stopped)(void *
 /* Ends the connections of one client process, as if they had broken: its heartbeats have stopped. A host that died without a word is found
  * in no other way when it owes nothing. What is remembered of its request ids stays for session_keep_ns. */
 void neap_rpc_server_drop(struct neap_rpc_server *server, const uint8_t instance[16]);
+/* The same for all instances for which `is_one` answers true. */
+void neap_rpc_server_drop_if(struct neap_rpc_server *server, bool (*is_one)(const void *context, const uint8_t instance[16]),
+                             const void *context);
 /* At once. Resources are released, nothing else is called. */
 void neap_rpc_server_destroy(struct neap_rpc_server *server);
 
