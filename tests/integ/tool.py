@@ -30,9 +30,10 @@ class Tool:
     not fit stay for later waits."""
 
     everyone = []
+    binary = "tests/integ/transfer_tool"
 
     def __init__(self, *flags, prefix=(), env=None, wait=True):
-        arguments = list(prefix) + [program("tests/integ/transfer_tool")] + ["--" + flag for flag in flags]
+        arguments = list(prefix) + [program(self.binary)] + ["--" + flag for flag in flags]
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         env=dict(os.environ, **(env or {})))
         Tool.everyone.append(self)
