@@ -526,7 +526,7 @@ static void tell_reached(struct accessor_op *op, int error, const char *why)
 		return;
 	}
 	accessor_blame(op, error == NEAP_EINSTANCE ? NEAP_STORE_REPLICA_IS_GONE : NEAP_STORE_TRANSFER_FAIL, "engine '%s': %s",
-	               op->route->place.engine, why);
+	               op->peer->engine, why);
 	if (error == NEAP_EINSTANCE)
 		accessor_stale(op);
 	else

@@ -22,6 +22,42 @@ static void give_up_sure(struct accessor_op *op, bool perhaps)
 	accessor_step(op, store_put_on_REFUSED);
 }
 
+/* Another owner had the key first, and its value is not known to differ from ours. */
+static void there_elsewhere(struct accessor_op *op)
+{
+	struct neap_store_outcome *outcome = &op->outcome;
+	outcome->status = NEAP_STORE_SUCCESS;
+	outcome->size = op->total;
+	outcome->has_crc = op->unsettled.has_crc;
+	outcome->crc = op->unsettled.crc;
+	op->accessor->stats.existed++;
+	accessor_step(op, store_put_on_ANSWERED);
+}
+
+/* What the directory made of a value that its owner had committed already. False: it is about something else. */
+static bool directory_refused(struct accessor_op *op, int status)
+{
+	switch (status) {
+	case NEAP_STORE_REPLICA_NUM_EXCEEDED:
+		there_elsewhere(op);
+		return true;
+	case NEAP_STORE_CAS_FAILED: /* with another value: no other owner can take ours */
+		op->outcome.error = NEAP_STORE_OBJECT_ALREADY_EXISTS;
+		op->final = true;
+		accessor_step(op, store_put_on_REFUSED);
+		return true;
+	case NEAP_STORE_INVALID_KEY:
+		op->final = true;
+		accessor_step(op, store_put_on_REFUSED);
+		return true;
+	case NEAP_STORE_REPLICA_IS_NOT_READY: /* it is there, and may become known yet */
+		accessor_step(op, store_put_on_UNSURE);
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void refused_plainly(struct accessor_op *op, int status)
 {
 	if (status == NEAP_STORE_OBJECT_ALREADY_EXISTS || status == NEAP_STORE_REPLICA_ALREADY_EXISTS)
@@ -184,6 +220,8 @@ void put_transferred(struct accessor_op *op, bool completed)
  * reservation has gone with it. */
 static void commit_refused(struct accessor_op *op, int status)
 {
+	if (directory_refused(op, status))
+		return;
 	if (status == NEAP_STORE_REPLICA_IS_PROCESSING)
 		accessor_step(op, store_put_on_UNSURE);
 	else if (status == NEAP_STORE_OBJECT_ALREADY_EXISTS)
@@ -264,7 +302,13 @@ static void move_given_up(struct accessor_op *op, bool perhaps)
 	accessor_step(op, perhaps ? (uint8_t)store_put_on_UNSURE : (uint8_t)store_put_on_REFUSED);
 }
 
-static const struct ask ask_move = {.method = &neap_method_write_remote_data, .answered = committed, .refused = refused_plainly,
+static void move_refused(struct accessor_op *op, int status)
+{
+	if (!directory_refused(op, status))
+		refused_plainly(op, status);
+}
+
+static const struct ask ask_move = {.method = &neap_method_write_remote_data, .answered = committed, .refused = move_refused,
                                     .given_up = move_given_up, .lost_event = store_put_on_LOST, .moves = true};
 
 static void do_move(struct neap_machine *machine, uint64_t argument)
