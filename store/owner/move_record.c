@@ -339,6 +339,7 @@ int neap_owner_pull(struct neap_owner *owner, const struct neap_move *request,
 	record->entry = entry;
 	record->handle = handle;
 	record->size = size;
+	record->sum.wanted = request->sum;
 	record->sum.has_expected = request->has_crc;
 	record->sum.expected = request->crc;
 	entry->pending = neap_pool_handle(&owner->moves, record);

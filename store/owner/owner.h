@@ -135,6 +135,7 @@ struct neap_move {
 	uint32_t count;                         /* 1..NEAP_MOVE_SLICES_MAX */
 	const uint8_t *instance;                /* 16 bytes: the process that the segment must be of; NULL: whoever has it */
 	uint32_t tier;                          /* of a pull: index or NEAP_TIER_ANY */
+	bool sum;                               /* of a pull: sum it in any case */
 	bool has_crc;                           /* of a pull: what the value must be */
 	uint32_t crc;
 };

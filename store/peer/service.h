@@ -12,23 +12,9 @@
 #include "store/latency.h"
 #include "store/owner/owner.h"
 #include "store/rpc/server.h"
+#include "store/settle.h"
 
 struct neap_peer_service;
-
-#define NEAP_PEER_SETTLE_ROOM 192u
-
-/* "Has this value become known to the directory?" */
-struct neap_peer_settle {
-	struct neap_key key;
-	uint32_t tier; /* index */
-	uint64_t generation;
-	uint64_t deadline_ns; /* absolute: by then there must be an answer */
-	union {
-		uint64_t align;
-		unsigned char bytes[NEAP_PEER_SETTLE_ROOM];
-	} room; /* the answerer's, zeroed */
-};
-#define NEAP_PEER_SETTLING 1
 
 struct neap_peer_service_options {
 	const struct neap_sockaddr *address; /* NULL: no listener; see neap_rpc_server_serve */
@@ -41,11 +27,8 @@ struct neap_peer_service_options {
 	 * that the owner is to read from or write to. The other one is NULL. is_own NULL: a process shows the instance of its engine, and its
 	 * engine is held to it. */
 	bool (*is_own)(void *user, const uint8_t instance[16], const char *segment, const uint8_t *engine);
-	/* A value is committed, or was there when somebody wanted to put it, and its caller is told when the directory knows it. Answers
-	 * NEAP_PEER_SETTLING and calls neap_peer_service_settled once from a turn, or the result at once. NULL: nobody has to know.
-	 * Results: OK; NEAP_ETIMEDOUT (not yet); REPLICA_NUM_EXCEEDED (another owner had the key first, with a value that is not known to
-	 * differ), OBJECT_ALREADY_EXISTS (with another one); others: refused, the value goes. */
-	int (*settle)(void *user, struct neap_peer_settle *question);
+	/* A value is committed, or was there when somebody wanted to put it: its caller is told when the directory knows it. NULL: at once. */
+	neap_settle_func *settle;
 	void *user;
 };
 
@@ -61,8 +44,6 @@ void neap_peer_service_close(struct neap_peer_service *service, void (*closed)(v
 
 /* For its statistics, its port, and neap_rpc_server_drop. */
 struct neap_rpc_server *neap_peer_service_rpc(struct neap_peer_service *service);
-
-void neap_peer_service_settled(struct neap_peer_settle *question, int result);
 
 #define NEAP_PEER_METHODS 10u
 struct neap_peer_method_stats {

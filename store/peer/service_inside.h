@@ -71,7 +71,7 @@ struct peer_operation {
 	uint64_t size;
 	uint32_t crc, key_length;
 	bool has_crc;
-	struct neap_peer_settle settle;
+	struct neap_settle settle;
 	struct committed_reply reply; /* what is answered then */
 	char *key_outside;
 	char key_inside[PEER_KEY_INSIDE];

@@ -3,7 +3,7 @@
 
 #define LONGEST_NS (UINT64_C(10) * 1000000000)
 
-static struct peer_operation *operation_of(struct neap_peer_settle *question)
+static struct peer_operation *operation_of(struct neap_settle *question)
 {
 	return (struct peer_operation *)(void *)((char *)question - offsetof(struct peer_operation, settle));
 }
@@ -33,7 +33,7 @@ static void conclude(struct peer_operation *operation, int result)
 	}
 }
 
-void neap_peer_service_settled(struct neap_peer_settle *question, int result)
+static void settled(struct neap_settle *question, int result)
 {
 	conclude(operation_of(question), result);
 }
@@ -50,14 +50,15 @@ static uint64_t until(const struct peer_call *call)
 void peer_settle(struct peer_operation *operation, const struct committed_reply *reply)
 {
 	struct neap_peer_service *service = operation->call.service;
-	struct neap_peer_settle *question = &operation->settle;
+	struct neap_settle *question = &operation->settle;
 	struct neap_key_facts facts;
 	int result = NEAP_STORE_OK;
 	operation->reply = *reply;
-	*question = (struct neap_peer_settle){
+	*question = (struct neap_settle){
 		.key = {operation->key_outside ? operation->key_outside : operation->key_inside, operation->key_length},
 		.generation = reply->generation,
 		.deadline_ns = until(&operation->call),
+		.settled = settled,
 	};
 	if (service->options.settle) {
 		neap_owner_look_up(service->owner, &question->key, &facts);
@@ -65,7 +66,7 @@ void peer_settle(struct peer_operation *operation, const struct committed_reply 
 		if (facts.exists && facts.generation == reply->generation)
 			result = service->options.settle(service->options.user, question);
 	}
-	if (result != NEAP_PEER_SETTLING)
+	if (result != NEAP_SETTLING)
 		conclude(operation, result);
 }
 
