@@ -67,6 +67,7 @@ struct neap_announcer_stats {
 	uint32_t queued, stamps;
 	bool owes_all; /* a full announcement is owed or under way */
 	bool registered;
+	bool reached; /* the last heartbeat was answered */
 };
 
 /* NEAP_EINVAL, NEAP_ENOMEM, NEAP_ELIMIT. */

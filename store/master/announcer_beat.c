@@ -47,6 +47,7 @@ static void done(struct neap_key_call *call, int error)
 	struct neap_announcer *announcer = call->user;
 	announcer->beat.under_way = false;
 	begin_wait(announcer);
+	announcer->stats.reached = !error;
 	if (error)
 		announcer->stats.beats_failed++;
 	else
