@@ -69,7 +69,8 @@ static bool open_services(struct daemon *daemon)
 	}
 	if (options->http && client_web_open(&daemon->web, daemon->host.loop, daemon->store, daemon->service, (uint16_t)options->http_port, why,
 	                                     sizeof why)) {
-		app_error(&client_program, "no HTTP at --http_port=%u: %s", (unsigned)options->http_port, why);
+		app_error(&client_program, "no HTTP at --http_port=%u (a neap-master serves its own at 9003): %s", (unsigned)options->http_port,
+		          why);
 		return false;
 	}
 	return true;

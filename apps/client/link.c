@@ -62,16 +62,17 @@ int client_link_open(struct client_link *link, const struct app_program *program
 	return CLIENT_FAILED;
 }
 
-/* One turn, and a sleep until there is something to do. */
+/* Sleeps until there is something to do, unless something was asked since the last turn, and does it. */
 static int turn(struct client_link *link)
 {
+	if (link->armed) {
+		uint64_t deadline_ns = neap_reactor_deadline_ns(link->reactor), now_ns = monotonic_ns();
+		int wait_ms = deadline_ns == UINT64_MAX ? 1000 : deadline_ns <= now_ns ? 0 : (int)((deadline_ns - now_ns) / 1000000 % 1000000 + 1);
+		struct pollfd waiting = {.fd = neap_reactor_fd(link->reactor), .events = POLLIN};
+		(void)poll(&waiting, 1, wait_ms);
+	}
 	int result = neap_reactor_run_once(link->reactor, NULL);
-	if (result != NEAP_RUN_ARMED)
-		return result;
-	uint64_t deadline_ns = neap_reactor_deadline_ns(link->reactor), now_ns = monotonic_ns();
-	int wait_ms = deadline_ns == UINT64_MAX ? 1000 : deadline_ns <= now_ns ? 0 : (int)((deadline_ns - now_ns) / 1000000 % 1000000 + 1);
-	struct pollfd waiting = {.fd = neap_reactor_fd(link->reactor), .events = POLLIN};
-	(void)poll(&waiting, 1, wait_ms);
+	link->armed = result == NEAP_RUN_ARMED;
 	return result;
 }
 
@@ -82,6 +83,7 @@ void client_link_close(struct client_link *link)
 	if (link->client)
 		neap_rpc_client_destroy(link->client);
 	neap_reactor_stop(link->reactor);
+	link->armed = false;
 	for (int i = 0, result = 0; i < 1000 && result >= 0 && result != NEAP_RUN_STOPPED; i++)
 		result = turn(link);
 	neap_reactor_destroy(link->reactor);
@@ -105,6 +107,7 @@ void client_link_begin(struct client_link *link, struct client_call *call, const
 	uint64_t left_ns = link->deadline_ns > now_ns ? link->deadline_ns - now_ns : 1;
 	call->done = false;
 	call->why[0] = 0;
+	link->armed = false;
 	int error = neap_rpc_call(link->channel, method, request, left_ns, NULL, on_done, call, NULL);
 	if (!error)
 		return;

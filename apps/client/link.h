@@ -22,6 +22,7 @@ struct client_link {
 	struct neap_rpc_channel *channel;
 	uint16_t port;
 	uint64_t deadline_ns; /* of all calls */
+	bool armed;           /* nothing was asked since the last turn, which found nothing more to do */
 };
 
 struct client_call {

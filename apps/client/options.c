@@ -44,7 +44,7 @@ static const struct app_flag flags[] = {
 	{"http_port", APP_FLAG_NUMBER, &o.http_port, NULL, 0, 65535, "of 127.0.0.1, for metrics and health; 0: a free one"},
 	{"enable_http_server", APP_FLAG_SWITCH, &o.http, NULL, 0, 0, "false: no HTTP"},
 	{"tiered_backend_config", APP_FLAG_TEXT, &o.tiers, NULL, 0, 0,
-	 "tiers: a file, or JSON that begins with {; none: holds no values. Not given: a DRAM tier of 512 MiB"},
+	 "tiers: a file, or JSON that begins with {; none: holds no values. Not given: a DRAM tier of 1 GiB"},
 	{"p2p_transfer_direction_mode", APP_FLAG_TEXT, &o.direction, NULL, 0, 0,
 	 "reverse: owners move the bytes of our puts and gets; forward: we do"},
 	{"p2p_key_lease_duration_ms", APP_FLAG_NUMBER, &o.lease_ms, NULL, 0, 3600000, LEASE},
@@ -105,12 +105,13 @@ const struct app_program client_program = {
 	.purpose = "Holds values for a cluster, and lets processes of this machine put and get values wherever they lie.\n"
 			   "With a command it asks one that runs: put, get, rm, exists, ls, stat, health (`neap-client put --help`).\n"
 			   "`neap-client replay` plays a trace.",
-	.examples = "A cluster on one machine:\n"
-				"  neap-master &\n"
-				"  neap-client &\n"
-				"  neap-client --port 50053 --client_rpc_port 12346 --http_port 9004 &\n"
+	.examples = "A cluster on one machine, in a terminal each (--first: no values can be anywhere yet):\n"
+				"  neap-master --first\n"
+				"  neap-client --http_port 9004\n"
+				"  neap-client --http_port 9005 --port 50053 --client_rpc_port 12346\n"
 				"  echo hello | neap-client put greeting\n"
-				"  neap-client get greeting --port 50053\n",
+				"  neap-client get greeting --port 50053\n"
+				"Each flag can be given as a variable too: NEAP_CLIENT_PORT=50053.\n",
 	.flags = flags,
 	.flag_count = sizeof flags / sizeof flags[0],
 	.foreign = foreign,

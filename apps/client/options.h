@@ -5,7 +5,9 @@
 #include "apps/common/flags.h"
 #include <neap/store.h>
 
-#define CLIENT_DEFAULT_TIER "{\"tiers\": [{\"type\": \"DRAM\", \"capacity\": \"512MB\", \"priority\": 100}]}"
+/* Slabs as large as the buffer of local processes: a value that is moved lies in one. */
+#define CLIENT_DEFAULT_TIER \
+	"{\"tiers\": [{\"type\": \"DRAM\", \"capacity\": \"1GB\", \"priority\": 100, \"slab_size\": \"64MB\"}]}"
 
 struct client_options {
 	const char *master, *deployment_mode, *tiers, *direction, *protocol, *device_names, *host, *bind_address, *metadata_server, *verify,

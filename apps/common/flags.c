@@ -147,8 +147,6 @@ static void help(const struct app_program *program)
 	printf("  %-*s this text\n  %-*s the version\n", HELP_COLUMN, "--help", HELP_COLUMN, "--version");
 	if (program->examples)
 		printf("\n%s", program->examples);
-	if (program->environment)
-		printf("\nA flag that is not given is taken from the environment, as %sFLAG_NAME.\n", program->environment);
 	if (program->exit_status)
 		printf("\nExit status: %s.\n", program->exit_status);
 	else

@@ -237,6 +237,14 @@ static void do_move(struct neap_machine *machine, uint64_t argument)
 			over(op, store_get_on_REFUSED);
 		return;
 	}
+	if (op->route->size > op->total) { /* nobody needs to be asked */
+		op->outcome.size = op->route->size;
+		accessor_blame(op, NEAP_STORE_BUFFER_OVERFLOW, "the value has %llu bytes, the slices %llu", (unsigned long long)op->route->size,
+		               (unsigned long long)op->total);
+		op->final = true;
+		over(op, store_get_on_REFUSED);
+		return;
+	}
 	/* Exactly the value, as far as it is known. */
 	op->length = op->route->size && op->route->size < op->total ? op->route->size : op->total;
 	if (op->way == NEAP_WAY_INLINE) {
