@@ -62,7 +62,8 @@ static const struct app_flag flags[] = {
 	{"http_metadata_value_max", APP_FLAG_SIZE, &given.metadata_value_max, NULL, 1024, 1u << 28, "metadata: of one value"},
 	{"http_metadata_bytes_max", APP_FLAG_SIZE, &given.metadata_bytes_max, NULL, 4096, UINT64_C(1) << 36, "metadata: of all"},
 	{"http_idle_timeout", APP_FLAG_NUMBER, &given.http_idle, NULL, 1, 3600, "HTTP: seconds after which a silent connection ends"},
-	{"http_request_timeout", APP_FLAG_NUMBER, &given.http_request, NULL, 1, 3600, "HTTP: seconds after which a request that is not through ends"},
+	{"http_request_timeout", APP_FLAG_NUMBER, &given.http_request, NULL, 1, 3600,
+	 "HTTP: seconds after which a request that is not through ends"},
 	{"client_ttl", APP_FLAG_SECONDS, &given.client_ttl, NULL, 0, 86400, "a client that is silent for so long is disconnected"},
 	{"client_crashed_ttl", APP_FLAG_SECONDS, &given.client_crashed_ttl, NULL, 0, 259200,
 	 "a client that is silent for so long has crashed; 0: 3 times client_ttl"},
@@ -148,7 +149,7 @@ static uint32_t to_ms(double seconds)
 static int check_flags(void)
 {
 	if (strcasecmp(given.deployment_mode, "P2P")) {
-		app_error(&program, "--deployment_mode=%s is not possible here; allowed: P2P (in Centralization the master manages the clients' memory)",
+		app_error(&program, "--deployment_mode=%s is not possible here; allowed: P2P (elsewhere the master manages the clients' memory)",
 		          given.deployment_mode);
 		return APP_USAGE;
 	}
@@ -220,7 +221,8 @@ static int open_directory(uint64_t epoch, char *why, size_t why_size)
 	if (!error)
 		error = neap_master_service_create(&master.service, master.host.reactor, neap_local_directory_face(master.directory), NULL);
 	if (error && !why[0])
-		snprintf(why, why_size, "cannot make a directory of %" PRIu64 " keys: %s; lower --keys_max", given.keys_max, neap_error_text(error));
+		snprintf(why, why_size, "cannot make a directory of %" PRIu64 " keys: %s; lower --keys_max", given.keys_max,
+		         neap_error_text(error));
 	return error;
 }
 
