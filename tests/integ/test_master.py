@@ -649,4 +649,4 @@ class Directory(tool.Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    tool.main()
