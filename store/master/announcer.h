@@ -75,7 +75,7 @@ int neap_announcer_create(struct neap_announcer **announcer_p, struct neap_react
                           const struct neap_announcer_options *options);
 /* Registers and goes on for ever. */
 void neap_announcer_start(struct neap_announcer *announcer);
-/* Unregisters; `closed` once, from a turn. Watches end with NEAP_ECLOSED before. */
+/* Unregisters; `closed` once, from a turn: destroy it then, or there. Watches end with NEAP_ECLOSED before. */
 void neap_announcer_close(struct neap_announcer *announcer, void (*closed)(void *user), void *user);
 /* At once, without a word to anybody. */
 void neap_announcer_destroy(struct neap_announcer *announcer);
