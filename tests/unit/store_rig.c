@@ -100,7 +100,7 @@ static void start_engine(struct rig_store *store)
 		.bind_address = address,
 		.handshake_port = 15100,
 		.requests_max = 1024,
-		.batches_max = 256,
+		.batches_max = rig.batches_max ? rig.batches_max : 256,
 		.peers_max = 32,
 		.sessions_max = 64,
 		.regions_max = 64,
@@ -227,7 +227,7 @@ struct neap_key rig_key(const char *text)
 	return (struct neap_key){text, (uint32_t)strlen(text)};
 }
 
-static void on_done(void *user, const struct neap_store_outcome *outcome)
+void rig_done(void *user, const struct neap_store_outcome *outcome)
 {
 	struct rig_outcome *to = user;
 	ck_assert(!to->done);
@@ -247,7 +247,7 @@ void rig_put_begin(struct rig_store *store, struct rig_outcome *outcome, const c
 	struct neap_slice_of slices[2] = {{store->memory, first}, {store->memory + first, size - first}};
 	*outcome = (struct rig_outcome){0};
 	rig_fill(store->memory, size, seed);
-	ck_assert_int_eq(neap_store_put(store->store, &of, slices, first < size ? 2 : 1, options, on_done, outcome, NULL), 0);
+	ck_assert_int_eq(neap_store_put(store->store, &of, slices, first < size ? 2 : 1, options, rig_done, outcome, NULL), 0);
 }
 
 void rig_get_begin(struct rig_store *store, struct rig_outcome *outcome, const char *key, uint64_t room, const struct neap_get_options *options)
@@ -256,7 +256,7 @@ void rig_get_begin(struct rig_store *store, struct rig_outcome *outcome, const c
 	struct neap_slice_of slice = {store->memory + RIG_MEMORY / 2, room};
 	*outcome = (struct rig_outcome){0};
 	memset(slice.address, 0xee, room);
-	ck_assert_int_eq(neap_store_get(store->store, &of, &slice, 1, options, on_done, outcome, NULL), 0);
+	ck_assert_int_eq(neap_store_get(store->store, &of, &slice, 1, options, rig_done, outcome, NULL), 0);
 }
 
 void rig_await(struct rig_outcome *outcome)

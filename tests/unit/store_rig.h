@@ -36,6 +36,7 @@ struct store_rig {
 	struct rig_store stores[32];
 	uint32_t master_count, store_count;
 	struct neap_local_directory_options directory; /* of masters to come */
+	uint32_t batches_max;                          /* of engines to come; 0: 256 */
 };
 extern struct store_rig rig;
 
@@ -71,6 +72,7 @@ struct neap_key rig_key(const char *text);
 void rig_put_begin(struct rig_store *store, struct rig_outcome *outcome, const char *key, uint64_t size, unsigned seed,
                    const struct neap_put_options *options);
 void rig_get_begin(struct rig_store *store, struct rig_outcome *outcome, const char *key, uint64_t room, const struct neap_get_options *options);
+void rig_done(void *user, const struct neap_store_outcome *outcome);
 void rig_await(struct rig_outcome *outcome);
 /* The same and their end. */
 void rig_put(struct rig_store *store, struct rig_outcome *outcome, const char *key, uint64_t size, unsigned seed, enum neap_direction direction);

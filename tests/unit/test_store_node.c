@@ -331,6 +331,99 @@ START_TEST(drained_and_closed)
 }
 END_TEST
 
+/* A reservation of a peer that was stopped keeps the drain waiting; its deadline, or a close, ends that. */
+START_TEST(drained_too_late)
+{
+	const struct neap_put_options options = {.direction = NEAP_FORWARD};
+	struct rig_outcome outcome;
+	rig_put_begin(a, &outcome, "k", 900000, 1, &options);
+	sim_run_for(rig.sim, 300000);
+	sim_node_pause(a->node, 3000 * MS);
+	sim_run_for(rig.sim, 300000);
+	ck_assert_int_eq(neap_store_drain(b->store, _i ? 5000 : 100, on_drained, b), 0);
+	if (_i)
+		rig_store_close(b);
+	ck_assert(rig_until(&b->drained, 200));
+	ck_assert_int_eq(b->drain_error, _i ? NEAP_ECANCELED : NEAP_ETIMEDOUT);
+	rig_await(&outcome);
+	ck_assert_int_ne(outcome.outcome.status, NEAP_STORE_SUCCESS); /* nobody else could take it */
+}
+END_TEST
+
+/* What cannot be done in this process is done as if it were another's. */
+START_TEST(no_room_for_a_copy_here)
+{
+	struct rig_outcome outcomes[16];
+	rig.batches_max = 4;
+	struct rig_store *d = rig_store_start(NULL, true);
+	unsigned good = 0;
+	char key[32];
+	ck_assert(rig_until(&d->ready, 5000));
+	for (unsigned i = 0; i < 16; i++) {
+		const struct neap_put_options options = {.direction = directions[i & 1]};
+		snprintf(key, sizeof key, "k%u", i);
+		rig_put_begin(d, &outcomes[i], key, 300000, 1, &options);
+	}
+	for (unsigned i = 0; i < 16; i++) {
+		rig_await(&outcomes[i]);
+		good += outcomes[i].outcome.status == NEAP_STORE_SUCCESS;
+	}
+	ck_assert_uint_ge(good, 4);
+	for (unsigned i = 0; i < 16; i++) {
+		const struct neap_get_options options = {.direction = directions[i & 1]};
+		snprintf(key, sizeof key, "k%u", i);
+		rig_get_begin(d, &outcomes[i], key, 300000, &options);
+	}
+	for (unsigned i = 0; i < 16; i++)
+		rig_await(&outcomes[i]);
+}
+END_TEST
+
+/* Its caller has enough of waiting for a directory that does not answer: what is here stays, and is settled later. */
+START_TEST(canceled_while_nobody_was_told)
+{
+	struct rig_outcome outcome, resolved = {0};
+	neap_operation_id operation;
+	struct neap_key key = rig_key("k");
+	struct neap_slice_of slice = {b->memory, _i ? 200000 : 2000};
+	rig_master_crash();
+	outcome = (struct rig_outcome){0};
+	rig_fill(b->memory, slice.length, 3);
+	ck_assert_int_eq(neap_store_put(b->store, &key, &slice, 1, NULL, rig_done, &outcome, &operation), 0);
+	rig_for(200);
+	ck_assert(!outcome.done);
+	neap_store_cancel(b->store, operation);
+	ck_assert(rig_until(&outcome.done, 1000));
+	ck_assert_int_eq(outcome.outcome.status, NEAP_STORE_UNKNOWN);
+	ck_assert_int_eq(neap_store_resolve(b->store, &key, &outcome.unsettled, 0, rig_done, &resolved, NULL), 0);
+	rig_await(&resolved);
+	ck_assert_int_eq(resolved.outcome.status, NEAP_STORE_SUCCESS);
+	rig_must_get(b, "k", slice.length, 3, NEAP_REVERSE);
+}
+END_TEST
+
+START_TEST(refused_in_this_process)
+{
+	struct rig_outcome outcome;
+	struct neap_key key = rig_key("k");
+	const struct neap_put_options wrong = {.has_crc = true, .crc = 1};
+	uint64_t length = _i ? 200000 : 2000;
+	struct neap_slice_of slice = {b->memory, length};
+	outcome = (struct rig_outcome){0};
+	ck_assert_int_eq(neap_store_put(b->store, &key, &slice, 1, &wrong, rig_done, &outcome, NULL), 0);
+	rig_await(&outcome);
+	ck_assert_int_eq(outcome.outcome.status, NEAP_STORE_FAILED);
+	ck_assert_int_eq(outcome.outcome.error, NEAP_STORE_DATA_COPY_FAILED);
+	ck_assert_int_eq(rig_exists(a, "k"), 0);
+	rig_must_put(b, "k", length, 1, NEAP_REVERSE);
+	rig_get(b, &outcome, "k", length - 1, NEAP_REVERSE);
+	ck_assert_int_eq(outcome.outcome.error, NEAP_STORE_BUFFER_OVERFLOW);
+	ck_assert_uint_eq(outcome.outcome.size, length);
+	rig_put(b, &outcome, "large", 1000000, 1, NEAP_REVERSE); /* more than a place has is somebody else's, or nobody's */
+	ck_assert_int_eq(outcome.outcome.status, NEAP_STORE_SUCCESS);
+}
+END_TEST
+
 /* Whatever is under way when a store closes ends, once. */
 START_TEST(closed_in_the_middle)
 {
@@ -487,6 +580,10 @@ int main(void)
 	tcase_add_test(cluster, no_master_yet);
 	tcase_add_loop_test(cluster, an_owner_that_died, 0, 2);
 	tcase_add_test(cluster, drained_and_closed);
+	tcase_add_loop_test(cluster, drained_too_late, 0, 2);
+	tcase_add_test(cluster, no_room_for_a_copy_here);
+	tcase_add_loop_test(cluster, canceled_while_nobody_was_told, 0, 2);
+	tcase_add_loop_test(cluster, refused_in_this_process, 0, 2);
 	tcase_add_loop_test(cluster, closed_in_the_middle, 0, 12);
 	tcase_add_test(cluster, a_cluster_of_one);
 	tcase_add_test(cluster, more_than_fits);
