@@ -191,6 +191,7 @@ static int open_owner(struct neap_store *store, const struct neap_store_options 
 		.address = address,
 		.rpc = {.epoch = neap_random_u64(store->reactor)},
 		.settle = o->early ? NULL : node_settle,
+		.settled = o->early ? NULL : node_settled,
 		.user = &store->places,
 	};
 	memcpy(service.rpc.instance, store->instance, sizeof store->instance);
@@ -284,7 +285,7 @@ static int open_all(struct neap_store *store, const struct neap_store_options *o
 		error = open_owner(store, o, &address, why, why_size);
 	if (!error)
 		error = open_accessor(store, o, why, why_size);
-	if (!error && store->owner && (error = node_announcer_open(store, o->heartbeat_ms)) != NEAP_OK)
+	if (!error && store->owner && (error = node_announcer_open(store, o->heartbeat_ms, (uint32_t)o->keys_max)) != NEAP_OK)
 		return wrong(error, why, why_size, "announcer: %s", neap_error_text(error));
 	return error;
 }

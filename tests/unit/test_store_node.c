@@ -382,7 +382,7 @@ END_TEST
 /* Its caller has enough of waiting for a directory that does not answer: what is here stays, and is settled later. */
 START_TEST(canceled_while_nobody_was_told)
 {
-	struct rig_outcome outcome, resolved = {0};
+	struct rig_outcome outcome, outcome_of_get, resolved = {0};
 	neap_operation_id operation;
 	struct neap_key key = rig_key("k");
 	struct neap_slice_of slice = {b->memory, _i ? 200000 : 2000};
@@ -395,9 +395,17 @@ START_TEST(canceled_while_nobody_was_told)
 	neap_store_cancel(b->store, operation);
 	ck_assert(rig_until(&outcome.done, 1000));
 	ck_assert_int_eq(outcome.outcome.status, NEAP_STORE_UNKNOWN);
+	rig_get(b, &outcome_of_get, "k", slice.length, NEAP_REVERSE); /* nobody reads what may be a second version */
+	ck_assert_int_eq(outcome_of_get.outcome.status, NEAP_STORE_FAILED);
+	ck_assert_int_eq(neap_store_resolve(b->store, &key, &outcome.unsettled, 3000 * MS, rig_done, &resolved, NULL), 0);
+	rig_await(&resolved);
+	ck_assert_int_eq(resolved.outcome.status, NEAP_STORE_UNKNOWN);
+	rig_master_start(true);
+	ck_assert(rig_until_true(is_full, b, 30000));
+	resolved = (struct rig_outcome){0};
 	ck_assert_int_eq(neap_store_resolve(b->store, &key, &outcome.unsettled, 0, rig_done, &resolved, NULL), 0);
 	rig_await(&resolved);
-	ck_assert_int_eq(resolved.outcome.status, NEAP_STORE_SUCCESS);
+	ck_assert_msg(resolved.outcome.status == NEAP_STORE_SUCCESS, "%s", resolved.why);
 	rig_must_get(b, "k", slice.length, 3, NEAP_REVERSE);
 }
 END_TEST
