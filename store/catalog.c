@@ -26,7 +26,9 @@
 	M(client_life)       \
 	M(announcer)         \
 	M(store_put)         \
-	M(store_get)
+	M(store_get)         \
+	M(key_removal)       \
+	M(store_life)
 
 #define DECLARE(name) extern const struct neap_fsm neap_fsm_##name;
 MACHINES(DECLARE)

@@ -95,6 +95,7 @@ static void answer_openers(struct neap_segment *segment, int error, const char *
 		if (opener->segment != segment)
 			continue;
 		opener->id = error ? 0 : neap_segment_handle(segment);
+		segment->opens += !error;
 		answer(engine, opener, error, why);
 	}
 }
@@ -282,6 +283,7 @@ int neap_segment_begin_open(struct neap_engine *engine, const char *name, neap_o
 		error = open_new(engine, opener, name);
 	} else if (segment->machine.state == segment_OPEN) {
 		opener->id = neap_segment_handle(segment);
+		segment->opens++;
 		answer(engine, opener, NEAP_OK, NULL);
 	} else {
 		opener->segment = segment;
@@ -329,6 +331,10 @@ int neap_segment_begin_close(struct neap_engine *engine, neap_segment_id id)
 	struct neap_segment *segment = neap_segment_find(engine, id);
 	if (!segment)
 		return NEAP_ESTALE;
+	if (segment->opens > 1) {
+		segment->opens--;
+		return NEAP_OK;
+	}
 	neap_step(&segment->machine, segment_on_CLOSE, 0);
 	neap_reactor_touch(engine->reactor);
 	return NEAP_OK;

@@ -45,6 +45,7 @@ struct neap_segment {
 	void *peer;                     /* the transport's state; NULL until it makes one */
 	uint32_t slices;                /* not done yet: not ended, held, or ended and not reported */
 	uint64_t refreshed;
+	uint32_t opens; /* that were answered and not closed yet */
 	struct neap_lookup lookup;
 	uint64_t lookup_not_before_ns;
 	bool looking;                   /* a lookup is under way */

@@ -80,7 +80,7 @@ NEAP_API int neap_engine_join(struct neap_engine **engine_p, struct neap_reactor
                               size_t why_size);
 
 /* Begins to close: pending operations complete as CANCELED, then `closed` is called once (from a turn) and the engine is gone.
- * Allowed from callbacks. Ends within drain_timeout_ms. */
+ * Allowed from callbacks. Ends within drain_timeout_ms. NEAP_EBUSY while other cores have joined it, or a store is open on it. */
 NEAP_API int neap_engine_close(struct neap_engine *engine, void (*closed)(void *user), void *user);
 
 /* The published segment name ("127.0.0.1:15234"), handshake and data ports really bound, this start's instance id. */
@@ -146,14 +146,15 @@ NEAP_API int neap_grant_end(struct neap_engine *engine, const struct neap_grant_
 /* --- segments ----------------------------------------------------------------------------------------------------------- */
 
 /* Opens the segment of that name: `opened` is called once from a turn with 0 and the id, or an error and a sentence. Opening a name
- * again gives the same id. The own name gives NEAP_LOCAL_SEGMENT. */
+ * again gives the same id, and needs a close of its own. The own name gives NEAP_LOCAL_SEGMENT. */
 typedef void neap_opened_func(void *user, int error, neap_segment_id segment, const char *why);
 NEAP_API int neap_segment_open(struct neap_engine *engine, const char *name, neap_opened_func *opened, void *user);
 
 /* Reads the descriptor anew (after a peer was restarted); the same callback. */
 NEAP_API int neap_segment_refresh(struct neap_engine *engine, neap_segment_id segment, neap_opened_func *opened, void *user);
 
-/* Lets go of the segment: pending requests to it complete as CANCELED, lanes close; the id becomes stale. */
+/* Lets go of the segment. With the last close (it takes as many as there were opens that succeeded) pending requests to it complete as
+ * CANCELED, lanes close, and the id becomes stale. */
 NEAP_API int neap_segment_close(struct neap_engine *engine, neap_segment_id segment);
 
 struct neap_segment_info {

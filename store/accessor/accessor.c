@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define MS UINT64_C(1000000)
+#define REMOVALS_MAX 1024u
 #define PUMP_MAX 256u /* operations a run */
 
 /* --- create and close --------------------------------------------------------------------------------------------------------- */
@@ -40,6 +41,7 @@ static void release(struct neap_accessor *accessor)
 		neap_route_cache_destroy(accessor->routes);
 	neap_pool_destroy(&accessor->ops);
 	neap_pool_destroy(&accessor->batches);
+	neap_pool_destroy(&accessor->removals);
 	neap_pool_destroy(&accessor->slots);
 }
 
@@ -66,6 +68,8 @@ static int build(struct neap_accessor *accessor)
 		error = neap_pool_create(&accessor->ops, reactor, sizeof(struct accessor_op), o->operations_max);
 	if (!error)
 		error = neap_pool_create(&accessor->batches, reactor, sizeof(struct accessor_batch), o->batches_max);
+	if (!error)
+		error = neap_pool_create(&accessor->removals, reactor, sizeof(struct accessor_removal), REMOVALS_MAX);
 	if (!error)
 		error = neap_pool_create(&accessor->slots, reactor, sizeof(struct accessor_slot), o->operations_max);
 	return error;
@@ -122,6 +126,7 @@ void neap_accessor_close(struct neap_accessor *accessor, void (*closed)(void *us
 	accessor->closed = closed;
 	accessor->closed_user = user;
 	accessor_batches_cancel(accessor);
+	accessor_removals_cancel(accessor);
 	for (uint32_t index = 0; (op = neap_pool_next(&accessor->ops, &index)) != NULL;)
 		ask_cancel(accessor, op);
 	wake(accessor);
@@ -151,7 +156,8 @@ static void peers_idle(void *user)
 
 static void look_closed(struct neap_accessor *accessor)
 {
-	if (!accessor->closing || accessor->leaving || accessor->ops.used > accessor->broken || accessor->batches.used > 0)
+	if (!accessor->closing || accessor->leaving || accessor->ops.used > accessor->broken || accessor->batches.used > 0 ||
+	    accessor->removals.used > 0)
 		return;
 	accessor->leaving = true;
 	neap_peers_close(&accessor->peers, peers_idle, accessor);
@@ -207,6 +213,8 @@ static void take_up(struct accessor_op *op)
 		accessor_stop(op, NEAP_ECANCELED);
 	if (!fresh)
 		accessor_step(op, get ? (uint8_t)store_get_on_CANCEL : (uint8_t)store_put_on_CANCEL);
+	else if (accessor_begins_here(op))
+		accessor_step(op, get ? (uint8_t)store_get_on_HERE : (uint8_t)store_put_on_HERE);
 	else if (get)
 		accessor_step(op, store_get_on_START);
 	else
@@ -437,11 +445,14 @@ void accessor_tell(struct accessor_op *op, bool held)
 {
 	struct neap_store_outcome *outcome = &op->outcome;
 	outcome->held = held;
+	outcome->local = op->way == NEAP_WAY_LOCAL && outcome->status == NEAP_STORE_SUCCESS;
 	outcome->stopped = op->stopped != 0 && outcome->status != NEAP_STORE_SUCCESS;
 	outcome->place = op->route ? &op->route->place : NULL;
 	outcome->unsettled = outcome->status == NEAP_STORE_UNKNOWN ? &op->unsettled : NULL;
 	outcome->why = op->why;
-	if (outcome->status == NEAP_STORE_SUCCESS) {
+	if (outcome->status != NEAP_STORE_SUCCESS) {
+		outcome->created = false;
+	} else {
 		outcome->error = 0;
 		outcome->retry_after_ms = 0;
 		op->why[0] = '\0';
@@ -526,7 +537,7 @@ static void tell_reached(struct accessor_op *op, int error, const char *why)
 		return;
 	}
 	accessor_blame(op, error == NEAP_EINSTANCE ? NEAP_STORE_REPLICA_IS_GONE : NEAP_STORE_TRANSFER_FAIL, "engine '%s': %s",
-	               op->route->place.engine, why);
+	               op->peer->engine, why);
 	if (error == NEAP_EINSTANCE)
 		accessor_stale(op);
 	else
@@ -560,6 +571,8 @@ void accessor_stale(struct accessor_op *op)
 void accessor_forget_route(struct accessor_op *op)
 {
 	struct neap_key key = accessor_key(op);
+	if (!op->route) /* it was in this process */
+		return;
 	neap_route_cache_drop(op->accessor->routes, &key, &op->route->place);
 }
 
@@ -570,12 +583,13 @@ static void placed(void *user, uint64_t question, int error, const struct neap_r
 	if (!op || !op->asking)
 		return;
 	op->asking = false;
-	op->route_count = error ? 0 : count < NEAP_ROUTES_MAX ? count : NEAP_ROUTES_MAX;
+	bool get = op->kind == ACCESSOR_GET;
+	op->exists = !get && error == NEAP_STORE_OBJECT_ALREADY_EXISTS && count > 0;
+	op->route_count = error && !op->exists ? 0 : count < NEAP_ROUTES_MAX ? count : NEAP_ROUTES_MAX;
 	if (op->routes_max && op->route_count > op->routes_max)
 		op->route_count = op->routes_max;
 	for (uint32_t i = 0; i < op->route_count; i++)
 		op->routes[i] = routes[i];
-	bool get = op->kind == ACCESSOR_GET;
 	if (op->route_count == 0)
 		accessor_blame(op, error ? error : get ? NEAP_STORE_OBJECT_NOT_FOUND : NEAP_STORE_NO_AVAILABLE_HANDLE, "the directory: %s",
 		               why ? why : get ? "no replica" : "no candidate");

@@ -37,6 +37,8 @@ struct neap_accessor_options {
 	uint64_t unpin_after_ns;   /* finished pins ride on the next request, or go by themselves after this; 0: 100 ms */
 	uint64_t peer_idle_ns;     /* connections to owners not spoken to for so long are closed; 0: 60 s */
 	struct neap_route_cache_options routes;
+	struct neap_owner *owner; /* of this process: its values need no call. NULL: none. Outlives the accessor */
+	struct neap_place here;   /* how others reach that one */
 };
 
 /* `engine` is a home engine; it and `places` outlive the accessor. NEAP_EINVAL, NEAP_ENOMEM, NEAP_ELIMIT. */
@@ -62,6 +64,11 @@ void neap_accessor_cancel(struct neap_accessor *accessor, neap_operation_id oper
 int neap_accessor_resolve(struct neap_accessor *accessor, const struct neap_key *key, const struct neap_unsettled *unsettled,
                           uint64_t deadline_ns, neap_store_done_func *done, void *user, neap_operation_id *operation_p);
 
+/* Asks one owner to remove a key; `done` once, from a turn: a number of the store (OBJECT_NOT_FOUND: it had none), RPC_FAIL (perhaps
+ * removed), NEAP_ECANCELED. What is remembered of the key's routes is forgotten. NEAP_EAGAIN, NEAP_ETIMEDOUT, NEAP_ECLOSED, NEAP_EADDRESS. */
+int neap_accessor_remove(struct neap_accessor *accessor, const struct neap_place *place, const struct neap_key *key, uint64_t deadline_ns,
+                         void (*done)(void *user, int error, const char *why), void *user);
+
 /* --- batches ----------------------------------------------------------------------------------------------------------------- */
 
 /* `items`, keys and slices stay with the accessor until `finished`. The deadline of options counts from here for all. An item that is not
@@ -80,7 +87,7 @@ struct neap_way_stats { /* of one way a value goes */
 	struct neap_latency latency; /* of succeeded ones, from the call to the outcome */
 };
 
-enum neap_way { NEAP_WAY_NONE, NEAP_WAY_INLINE, NEAP_WAY_REVERSE, NEAP_WAY_FORWARD, NEAP_WAYS }; /* NONE: it ended before */
+enum neap_way { NEAP_WAY_NONE, NEAP_WAY_INLINE, NEAP_WAY_REVERSE, NEAP_WAY_FORWARD, NEAP_WAY_LOCAL, NEAP_WAYS }; /* NONE: it ended before */
 
 struct neap_accessor_stats {
 	struct neap_way_stats puts[NEAP_WAYS], gets[NEAP_WAYS];

@@ -347,7 +347,7 @@ static neap_action_func *const actions[] = {
 	[store_get_do_read] = do_read,     [store_get_do_move] = do_move,   [store_get_do_recall] = do_recall,
 	[store_get_do_check] = do_check,   [store_get_do_pause] = do_pause, [store_get_do_stop] = accessor_do_stop,
 	[store_get_do_halt] = accessor_do_halt,     [store_get_do_expire] = do_expire, [store_get_do_tell] = do_tell,
-	[store_get_do_tell_held] = do_tell_held, [store_get_do_release] = do_release,
+	[store_get_do_tell_held] = do_tell_held, [store_get_do_release] = do_release, [store_get_do_fetch] = accessor_do_fetch,
 };
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)

@@ -14,46 +14,64 @@
 	S(MOVING, WAIT, DEADLINE, "the answer to ReadRemoteData: the owner brings the bytes itself") \
 	S(RECALLING, PARENT, NONE, "the grants on the caller's slices to end, within the engine's grace period") \
 	S(CHECKING, WORK, NONE, "its bytes to be summed, a piece a turn") \
+	S(FETCHING, PARENT, NONE, "the owner of this process to copy the value out, which has a deadline") \
 	S(HOLDING, PARENT, NONE, "the transport to let go of the caller's slices; the outcome was told") \
 	S(DONE, FINAL, NONE, "nothing: the caller was told")
 /* ANEW: the cached routes were of no use, the directory is asked. OVER: the owner's call has ended; what it means comes as another event
- * when no grant is left. BROKEN: the bytes are not there, or not the right ones. HELD: so, and the transport has the buffer. */
+ * when no grant is left. BROKEN: the bytes are not there, or not the right ones. HELD: so, and the transport has the buffer.
+ * HERE: the value is in this process. */
 #define FSM_EVENTS(E) \
-	E(START) E(ANSWERED) E(FORWARD) E(REVERSE) E(EMPTY) E(ANEW) E(LOST) E(RESUME) E(REFUSED) E(OVER) E(BROKEN) E(QUIET) E(HELD) E(CANCEL)
+	E(START) E(ANSWERED) E(FORWARD) E(REVERSE) E(EMPTY) E(ANEW) E(LOST) E(RESUME) E(REFUSED) E(OVER) E(BROKEN) E(QUIET) E(HELD) E(CANCEL) E(HERE)
 #define FSM_ACTIONS(A) \
-	A(find) A(next) A(pin) A(read) A(move) A(recall) A(check) A(pause) A(stop) A(halt) A(expire) A(tell) A(tell_held) A(release)
-#define FSM_ROWS(R)                                                                                                          \
-	/*           TIMEOUT               START              ANSWERED              FORWARD            REVERSE                   \
-	             EMPTY                 ANEW               LOST                  RESUME             REFUSED                   \
-	             OVER                  BROKEN             QUIET                 HELD               CANCEL */                 \
-	R(NEW,       NEVER,                GO(FINDING, find), NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER)                    \
-	R(FINDING,   GO(DONE, expire),     NEVER,             GO(REACHING, next),   NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),           \
-	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell))   \
-	R(REACHING,  GO(DONE, expire),     NEVER,             NEVER,                GO(PINNING, pin),  GO(MOVING, move),         \
-	             GO(DONE, tell),       GO(FINDING, find), NEVER,                NEVER,             GO(REACHING, next),       \
-	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell))   \
-	R(PINNING,   GO(PINNING, halt),    NEVER,             GO(READING, read),    NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             GO(PINNING, pause),   GO(PINNING, pin),  GO(REACHING, next),       \
-	             NEVER,                NEVER,             NEVER,                NEVER,             GO(PINNING, stop))        \
-	R(READING,   NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                GO(REACHING, next), NEVER,               GO(HOLDING, tell_held), GO(READING, stop))   \
-	R(MOVING,    GO(MOVING, halt),     NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             GO(RECALLING, recall), NEVER,            NEVER,                NEVER,             GO(MOVING, stop))         \
-	R(RECALLING, NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                GO(MOVING, move),  GO(REACHING, next),       \
-	             NEVER,                NEVER,             NEVER,                NEVER,             SKIP)                     \
-	R(CHECKING,  NEVER,                NEVER,             GO(DONE, tell),       NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                GO(REACHING, next), NEVER,               NEVER,             SKIP)                     \
-	R(HOLDING,   NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             GO(DONE, release),    NEVER,             SKIP)                     \
-	R(DONE,      NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER)
+	A(find) A(next) A(pin) A(read) A(move) A(recall) A(check) A(pause) A(stop) A(halt) A(expire) A(tell) A(tell_held) A(release) \
+	A(fetch)
+#define FSM_ROWS(R)                                                                                                         \
+	/*           TIMEOUT               START              ANSWERED              FORWARD            REVERSE                  \
+	             EMPTY                 ANEW               LOST                  RESUME             REFUSED                  \
+	             OVER                  BROKEN             QUIET                 HELD               CANCEL                   \
+	             HERE */                                                                                                    \
+	R(NEW,       NEVER,                GO(FINDING, find), NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             GO(FETCHING, fetch))                                                                                       \
+	R(FINDING,   GO(DONE, expire),     NEVER,             GO(REACHING, next),   NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),          \
+	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),          \
+	             NEVER)                                                                                                     \
+	R(REACHING,  GO(DONE, expire),     NEVER,             NEVER,                GO(PINNING, pin),  GO(MOVING, move),        \
+	             GO(DONE, tell),       GO(FINDING, find), NEVER,                NEVER,             GO(REACHING, next),      \
+	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),          \
+	             NEVER)                                                                                                     \
+	R(PINNING,   GO(PINNING, halt),    NEVER,             GO(READING, read),    NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             GO(PINNING, pause),   GO(PINNING, pin),  GO(REACHING, next),      \
+	             NEVER,                NEVER,             NEVER,                NEVER,             GO(PINNING, stop),       \
+	             NEVER)                                                                                                     \
+	R(READING,   NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                GO(REACHING, next), NEVER,               GO(HOLDING, tell_held), GO(READING, stop),  \
+	             NEVER)                                                                                                     \
+	R(MOVING,    GO(MOVING, halt),     NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             GO(RECALLING, recall), NEVER,            NEVER,                NEVER,             GO(MOVING, stop),        \
+	             NEVER)                                                                                                     \
+	R(RECALLING, NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                GO(MOVING, move),  GO(REACHING, next),      \
+	             NEVER,                NEVER,             NEVER,                NEVER,             SKIP,                    \
+	             NEVER)                                                                                                     \
+	R(CHECKING,  NEVER,                NEVER,             GO(DONE, tell),       NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                GO(REACHING, next), NEVER,               NEVER,             SKIP,                    \
+	             NEVER)                                                                                                     \
+	R(FETCHING,  NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                   \
+	             GO(DONE, tell),       NEVER,             NEVER,                NEVER,             GO(FINDING, find),       \
+	             NEVER,                NEVER,             NEVER,                NEVER,             SKIP,                    \
+	             NEVER)                                                                                                     \
+	R(HOLDING,   NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             GO(DONE, release),    NEVER,             SKIP,                    \
+	             NEVER)                                                                                                     \
+	R(DONE,      NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER)
 #include "fsm/declare.h"

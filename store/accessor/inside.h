@@ -1,5 +1,5 @@
 /* The accessor from inside: accessor.c (the room), ask.c (calls to owners), bytes.c (transfers, grants, sums), put.c and get.c (the
- * machines), batch.c. */
+ * machines), here.c (values of this process), batch.c. */
 #ifndef NEAP_STORE_ACCESSOR_INSIDE_H
 #define NEAP_STORE_ACCESSOR_INSIDE_H
 
@@ -57,7 +57,7 @@ struct accessor_op {
 	/* where it is */
 	struct neap_route routes[NEAP_ROUTES_MAX];
 	uint32_t route_count, next_route, tries; /* tries: owners, the same one again included */
-	bool placed, summed, asked_directory, asked_anew, from_cache;
+	bool placed, exists, summed, asked_directory, asked_anew, from_cache;
 	struct neap_store_peer *peer;
 	const struct neap_route *route; /* of `peer` */
 	enum neap_way way;
@@ -96,6 +96,7 @@ struct accessor_op {
 	bool final;  /* nor is one when this error cannot be another's fault */
 	struct neap_store_outcome outcome;
 	struct neap_unsettled unsettled;
+	struct neap_settle settle;
 	char why[400];
 
 	struct neap_slice_of slices[NEAP_MOVE_SLICES_MAX];
@@ -122,6 +123,18 @@ struct accessor_slot {
 	struct neap_unsettled unsettled;
 };
 
+/* An owner that is being asked to remove a key. */
+struct accessor_removal {
+	struct neap_accessor *accessor;
+	struct neap_store_peer *peer;
+	struct neap_rpc_id id;
+	uint64_t call, deadline_ns;
+	uint32_t attempts, key_length;
+	void (*done)(void *user, int error, const char *why);
+	void *user;
+	char key[NEAP_KEY_MAX];
+};
+
 struct neap_accessor {
 	struct neap_engine *engine;
 	struct neap_reactor *reactor;
@@ -131,7 +144,7 @@ struct neap_accessor {
 	struct neap_peers peers;
 	struct neap_route_cache *routes;
 	struct neap_reactor_class *put_class, *get_class;
-	struct neap_pool ops, batches, slots;
+	struct neap_pool ops, batches, slots, removals;
 	struct neap_dependent dependent;
 	struct neap_reap reap;
 	struct neap_ready pump;
@@ -221,7 +234,24 @@ void accessor_sum(struct accessor_op *op);
 void accessor_copy_in(struct accessor_op *op, const void *bytes, uint64_t length);
 void accessor_copy_out(const struct accessor_op *op, void *bytes);
 
+/* --- remove.c */
+
+void accessor_removals_cancel(struct neap_accessor *accessor);
+
+/* --- here.c */
+
+/* Its value is in this process, or is to stay here. */
+bool accessor_begins_here(struct accessor_op *op);
+void accessor_do_keep(struct neap_machine *machine, uint64_t argument);
+void accessor_do_settle(struct neap_machine *machine, uint64_t argument);
+void accessor_do_fetch(struct neap_machine *machine, uint64_t argument);
+void accessor_forget_settling(struct accessor_op *op);
+
 /* What the two machines make of it: put.c, get.c. */
+/* The key has this value. */
+void put_conclude(struct accessor_op *op, bool created, uint64_t size, uint64_t generation, bool has_crc, uint32_t crc);
+/* Another owner had the key first, and its value is not known to differ from ours. */
+void put_there_elsewhere(struct accessor_op *op);
 void put_transferred(struct accessor_op *op, bool completed);
 void put_quiet(struct accessor_op *op);
 void put_summed(struct accessor_op *op);

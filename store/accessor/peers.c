@@ -54,6 +54,8 @@ static void peer_close(struct neap_store_peer *peer)
 	if (peer->channel)
 		neap_rpc_channel_close(peer->channel);
 	peer->channel = NULL;
+	if (peer->has_segment && peer->segment != NEAP_LOCAL_SEGMENT)
+		(void)neap_segment_close(peers->engine, peer->segment);
 	neap_pool_give(&peers->pool, peer);
 }
 
@@ -151,6 +153,7 @@ struct neap_store_peer *neap_store_peer_get(struct neap_peers *peers, const stru
 		}
 		struct neap_timer unpin = peer->unpin, idle = peer->idle;
 		*peer = (struct neap_store_peer){.peers = peers, .place = *place, .unpin = unpin, .idle = idle};
+		memcpy(peer->engine, place->engine, sizeof peer->engine);
 		*error_p = open_channel(peer);
 		if (*error_p) {
 			neap_pool_give(&peers->pool, peer);
@@ -187,13 +190,21 @@ static bool is_meant(const struct neap_store_peer *peer)
 }
 
 static void opened(void *user, int error, neap_segment_id segment, const char *why);
+static void refreshed(void *user, int error, neap_segment_id segment, const char *why);
+static void described(void *user, const struct neap_rpc_outcome *outcome, const void *reply);
 
-/* `opened` holds a reference. */
-static int ask_engine(struct neap_store_peer *peer, bool refresh)
+/* What is missing: the engine's name, its segment, or a fresh look at that one. `opened` or `described` holds a reference. */
+static int ask(struct neap_store_peer *peer, bool refresh)
 {
 	struct neap_peers *peers = peer->peers;
-	int error = refresh ? neap_segment_refresh(peers->engine, peer->segment, opened, peer)
-	                    : neap_segment_open(peers->engine, peer->place.engine, opened, peer);
+	int error;
+	if (!peer->engine[0])
+		error = neap_rpc_call(peer->channel, &neap_method_describe, &(struct describe){0}, peers->options.call_timeout_ns, NULL, described,
+		                      peer, NULL);
+	else if (refresh)
+		error = neap_segment_refresh(peers->engine, peer->segment, refreshed, peer);
+	else
+		error = neap_segment_open(peers->engine, peer->engine, opened, peer);
 	if (error) {
 		peer->phase = NEAP_STORE_PEER_UNKNOWN;
 		return error;
@@ -217,22 +228,20 @@ static void tell_waiters(struct neap_store_peer *peer, int error, const char *wh
 	}
 }
 
-static void opened(void *user, int error, neap_segment_id segment, const char *why)
+/* The question has an answer: another question, or the end of it. */
+static void go_on(struct neap_store_peer *peer, int error, const char *why, bool more)
 {
-	struct neap_store_peer *peer = user;
 	struct neap_peers *peers = peer->peers;
 	peers->opening--;
 	peer->phase = error ? NEAP_STORE_PEER_UNKNOWN : NEAP_STORE_PEER_OPEN;
-	peer->segment = segment;
-	if (!error && !is_meant(peer)) {
-		error = peer->refreshed || peers->closing ? NEAP_EINSTANCE : ask_engine(peer, true);
-		peer->refreshed = true;
+	if (!error && more) {
+		error = peers->closing ? NEAP_ECLOSED : ask(peer, peer->has_segment);
 		if (!error) {
 			peer->references--; /* the new question has its own */
 			return;
 		}
 		peer->phase = NEAP_STORE_PEER_UNKNOWN;
-		why = neap_error_text(NEAP_EINSTANCE);
+		why = neap_error_text(error);
 	}
 	peer->refreshed = false;
 	tell_waiters(peer, error, why);
@@ -240,12 +249,50 @@ static void opened(void *user, int error, neap_segment_id segment, const char *w
 	look_idle(peers);
 }
 
+static void described(void *user, const struct neap_rpc_outcome *outcome, const void *data)
+{
+	struct neap_store_peer *peer = user;
+	const struct described *reply = data;
+	bool known = outcome->result == NEAP_RPC_OK && reply->engine.length > 0 && reply->engine.length < sizeof peer->engine;
+	if (known)
+		memcpy(peer->engine, reply->engine.bytes, reply->engine.length); /* zeroed before */
+	go_on(peer, known ? NEAP_OK : NEAP_EPEER, known ? "" : outcome->why, known);
+}
+
+static void look_at_segment(struct neap_store_peer *peer, int error, const char *why)
+{
+	bool other = !error && !is_meant(peer);
+	if (other && peer->refreshed) {
+		error = NEAP_EINSTANCE;
+		why = neap_error_text(error);
+	}
+	peer->refreshed = other;
+	go_on(peer, error, why, other);
+}
+
+static void refreshed(void *user, int error, neap_segment_id segment, const char *why)
+{
+	(void)segment;
+	look_at_segment(user, error, why);
+}
+
+static void opened(void *user, int error, neap_segment_id segment, const char *why)
+{
+	struct neap_store_peer *peer = user;
+	if (!error && peer->has_segment && peer->segment != NEAP_LOCAL_SEGMENT) /* of an earlier try; this open counts */
+		(void)neap_segment_close(peer->peers->engine, peer->segment);
+	if (!error)
+		peer->segment = segment;
+	peer->has_segment = peer->has_segment || !error;
+	look_at_segment(peer, error, why);
+}
+
 int neap_store_peer_reach(struct neap_store_peer *peer, struct neap_store_peer_waiter *waiter)
 {
 	if (peer->phase == NEAP_STORE_PEER_OPEN && is_meant(peer))
 		return NEAP_OK;
 	if (peer->phase != NEAP_STORE_PEER_OPENING) {
-		int error = ask_engine(peer, false);
+		int error = ask(peer, false);
 		if (error)
 			return error;
 	}

@@ -1,6 +1,5 @@
 /* The owners that an accessor speaks to: for each one RPC channel, the engine's segment, and the pins of finished reads that it has still
- * to be told of. Bounded; one that nobody has used for a while is closed. The segment stays open: it is the engine's, which others use
- * too. Owner thread only. */
+ * to be told of. Bounded; one that nobody has used for a while is closed. Owner thread only. */
 #ifndef NEAP_STORE_ACCESSOR_PEERS_H
 #define NEAP_STORE_ACCESSOR_PEERS_H
 
@@ -48,6 +47,8 @@ struct neap_store_peer {
 	neap_segment_id segment;
 	enum neap_store_peer_phase phase; /* of the segment */
 	bool refreshed;             /* the descriptor was read anew, because another instance was in it */
+	bool has_segment;           /* to be closed in the end */
+	char engine[NEAP_STORE_ADDRESS_SIZE]; /* its name, from the place or from the owner; "": not known yet */
 	struct neap_store_peer_waiter *waiters;
 	struct neap_finished_list pins, telling; /* to be told; in the UnPinKey that is under way */
 	struct neap_timer unpin, idle;

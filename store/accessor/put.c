@@ -22,6 +22,43 @@ static void give_up_sure(struct accessor_op *op, bool perhaps)
 	accessor_step(op, store_put_on_REFUSED);
 }
 
+void put_there_elsewhere(struct accessor_op *op)
+{
+	struct neap_store_outcome *outcome = &op->outcome;
+	outcome->status = NEAP_STORE_SUCCESS;
+	outcome->created = false;
+	outcome->generation = 0;
+	outcome->size = op->total;
+	outcome->has_crc = op->unsettled.has_crc;
+	outcome->crc = op->unsettled.crc;
+	op->accessor->stats.existed++;
+}
+
+/* What the directory made of a value that its owner had committed already. False: it is about something else. */
+static bool directory_refused(struct accessor_op *op, int status)
+{
+	switch (status) {
+	case NEAP_STORE_REPLICA_NUM_EXCEEDED:
+		put_there_elsewhere(op);
+		accessor_step(op, store_put_on_ANSWERED);
+		return true;
+	case NEAP_STORE_CAS_FAILED: /* with another value: no other owner can take ours */
+		op->outcome.error = NEAP_STORE_OBJECT_ALREADY_EXISTS;
+		op->final = true;
+		accessor_step(op, store_put_on_REFUSED);
+		return true;
+	case NEAP_STORE_INVALID_KEY:
+		op->final = true;
+		accessor_step(op, store_put_on_REFUSED);
+		return true;
+	case NEAP_STORE_REPLICA_IS_NOT_READY: /* it is there, and may become known yet */
+		accessor_step(op, store_put_on_UNSURE);
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void refused_plainly(struct accessor_op *op, int status)
 {
 	if (status == NEAP_STORE_OBJECT_ALREADY_EXISTS || status == NEAP_STORE_REPLICA_ALREADY_EXISTS)
@@ -38,8 +75,8 @@ static bool differs(const struct accessor_op *op, uint64_t size, bool has_crc, u
 	return (ours->size && size != ours->size) || (ours->has_crc && has_crc && crc != ours->crc);
 }
 
-/* The key has this value at the present owner. */
-static void conclude(struct accessor_op *op, bool created, uint64_t size, uint64_t generation, bool has_crc, uint32_t crc)
+/* At the present owner, or in this process. */
+void put_conclude(struct accessor_op *op, bool created, uint64_t size, uint64_t generation, bool has_crc, uint32_t crc)
 {
 	struct neap_store_outcome *outcome = &op->outcome;
 	outcome->size = size;
@@ -47,22 +84,24 @@ static void conclude(struct accessor_op *op, bool created, uint64_t size, uint64
 	outcome->has_crc = has_crc;
 	outcome->crc = crc;
 	outcome->created = created;
+	op->accessor->stats.existed += !created;
 	if (!created && differs(op, size, has_crc, crc)) {
 		op->stopped = 0;
 		accessor_blame(op, NEAP_STORE_OBJECT_ALREADY_EXISTS, "the key has another value: %llu bytes", (unsigned long long)size);
 		outcome->status = NEAP_STORE_FAILED;
 	} else {
 		outcome->status = NEAP_STORE_SUCCESS;
+		if (!op->peer)
+			return;
 		struct neap_route route = {.place = op->peer->place, .size = size, .generation = generation};
 		neap_route_cache_keep(op->accessor->routes, &(struct neap_key){op->key, op->key_length}, &route, 1);
 	}
-	op->accessor->stats.existed += !created;
 }
 
 static void committed(struct accessor_op *op, const void *data)
 {
 	const struct committed_reply *reply = data;
-	conclude(op, reply->created, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
+	put_conclude(op, reply->created, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
 	accessor_step(op, store_put_on_ANSWERED);
 }
 
@@ -71,7 +110,7 @@ static void committed(struct accessor_op *op, const void *data)
 static void look_placed(struct accessor_op *op)
 {
 	if (op->placed && op->summed)
-		accessor_step(op, store_put_on_ANSWERED);
+		accessor_step(op, op->exists ? (uint8_t)store_put_on_EXISTS : (uint8_t)store_put_on_ANSWERED);
 }
 
 void put_placed(struct accessor_op *op)
@@ -184,6 +223,8 @@ void put_transferred(struct accessor_op *op, bool completed)
  * reservation has gone with it. */
 static void commit_refused(struct accessor_op *op, int status)
 {
+	if (directory_refused(op, status))
+		return;
 	if (status == NEAP_STORE_REPLICA_IS_PROCESSING)
 		accessor_step(op, store_put_on_UNSURE);
 	else if (status == NEAP_STORE_OBJECT_ALREADY_EXISTS)
@@ -264,7 +305,13 @@ static void move_given_up(struct accessor_op *op, bool perhaps)
 	accessor_step(op, perhaps ? (uint8_t)store_put_on_UNSURE : (uint8_t)store_put_on_REFUSED);
 }
 
-static const struct ask ask_move = {.method = &neap_method_write_remote_data, .answered = committed, .refused = refused_plainly,
+static void move_refused(struct accessor_op *op, int status)
+{
+	if (!directory_refused(op, status))
+		refused_plainly(op, status);
+}
+
+static const struct ask ask_move = {.method = &neap_method_write_remote_data, .answered = committed, .refused = move_refused,
                                     .given_up = move_given_up, .lost_event = store_put_on_LOST, .moves = true};
 
 static void do_move(struct neap_machine *machine, uint64_t argument)
@@ -305,7 +352,7 @@ static void seen(struct accessor_op *op, const struct look_up_reply *reply)
 		return;
 	}
 	bool same = reply->same_write && op->unsettled.write_id != 0;
-	conclude(op, same, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
+	put_conclude(op, same, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
 	accessor_step(op, store_put_on_ANSWERED);
 }
 
@@ -315,7 +362,7 @@ static void settled(struct accessor_op *op, const struct look_up_reply *reply)
 	const struct neap_unsettled *ours = &op->unsettled;
 	if (reply->exists) {
 		bool same = reply->same_write && ours->write_id != 0;
-		conclude(op, same, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
+		put_conclude(op, same, reply->size_bytes, reply->generation, reply->has_crc, (uint32_t)reply->crc32c);
 		accessor_step(op, store_put_on_ANSWERED);
 	} else if (reply->pending || (ours->write_id == 0 && accessor_now(op) < ours->until_ns)) {
 		accessor_blame(op, NEAP_STORE_REPLICA_IS_PROCESSING, "the write may still be committed");
@@ -419,14 +466,28 @@ static void do_expire(struct neap_machine *machine, uint64_t argument)
 	end(op);
 }
 
+static void unsure(struct accessor_op *op)
+{
+	op->outcome.status = NEAP_STORE_UNKNOWN;
+	if (op->way == NEAP_WAY_LOCAL)
+		op->unsettled.place = op->accessor->options.here;
+	else if (op->route)
+		op->unsettled.place = op->route->place;
+	end(op);
+}
+
 static void do_unsure(struct neap_machine *machine, uint64_t argument)
+{
+	(void)argument;
+	unsure(accessor_op_of(machine));
+}
+
+static void do_forget(struct neap_machine *machine, uint64_t argument)
 {
 	struct accessor_op *op = accessor_op_of(machine);
 	(void)argument;
-	op->outcome.status = NEAP_STORE_UNKNOWN;
-	if (op->route)
-		op->unsettled.place = op->route->place;
-	end(op);
+	accessor_forget_settling(op);
+	unsure(op);
 }
 
 void put_quiet(struct accessor_op *op)
@@ -461,6 +522,7 @@ static neap_action_func *const actions[] = {
 	[store_put_do_expire] = do_expire,   [store_put_do_give_up] = do_give_up,     [store_put_do_again] = do_again,
 	[store_put_do_unsure] = do_unsure,   [store_put_do_end] = do_end,             [store_put_do_tell] = do_tell,
 	[store_put_do_tell_held] = do_tell_held, [store_put_do_release] = do_release,
+	[store_put_do_keep] = accessor_do_keep, [store_put_do_settle] = accessor_do_settle, [store_put_do_forget] = do_forget,
 };
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)

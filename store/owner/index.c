@@ -76,6 +76,7 @@ static bool grow(struct neap_owner *owner, struct neap_shard *shard)
 	if (!buckets)
 		return shard->buckets != NULL;
 	struct neap_shard old = *shard;
+	shard->changes++;
 	shard->buckets = buckets;
 	shard->bucket_count = count;
 	for (uint32_t i = 0; i < (old.buckets ? old.bucket_count : 0); i++) {
@@ -130,6 +131,7 @@ struct neap_key_entry *neap_key_entry_get(struct neap_owner *owner, const struct
 	entry->next = *bucket;
 	*bucket = entry;
 	shard->used++;
+	shard->changes++;
 	return entry;
 }
 
@@ -143,8 +145,22 @@ void neap_key_entry_settle(struct neap_owner *owner, struct neap_key_entry *entr
 		at = &(*at)->next;
 	*at = entry->next;
 	shard->used--;
+	shard->changes++;
 	release_key(owner, entry);
 	neap_pool_give(&owner->entries, entry);
+}
+
+static struct neap_owner_value value_of(const struct neap_owner *owner, const struct neap_key_entry *entry,
+                                        const struct neap_handle *handle)
+{
+	return (struct neap_owner_value){
+		.key = neap_key_entry_key(entry),
+		.size = handle->extent.size,
+		.generation = entry->generation,
+		.tier = neap_tiers_index(owner->tiers, handle->tier),
+		.has_crc = entry->has_crc,
+		.crc = entry->crc,
+	};
 }
 
 void neap_key_entry_publish(struct neap_owner *owner, struct neap_key_entry *entry, struct neap_handle *handle, uint64_t write_id,
@@ -160,40 +176,42 @@ void neap_key_entry_publish(struct neap_owner *owner, struct neap_key_entry *ent
 	owner->bytes += handle->extent.size;
 	neap_handle_commit(handle, entry);
 	neap_owner_wake(owner); /* the watermarks may ask for something now */
-	struct neap_key key = neap_key_entry_key(entry);
-	if (owner->options.published)
-		owner->options.published(owner->options.user, &key, handle->extent.size, entry->generation);
+	if (owner->options.published) {
+		struct neap_owner_value value = value_of(owner, entry, handle);
+		owner->options.published(owner->options.user, &value);
+	}
 }
 
 uint64_t neap_key_entry_withdraw(struct neap_owner *owner, struct neap_key_entry *entry)
 {
 	struct neap_handle *handle = entry->handle;
-	struct neap_key key = neap_key_entry_key(entry);
 	owner->keys--;
 	owner->bytes -= handle->extent.size;
 	entry->handle = NULL;
 	neap_handle_withdraw(handle);
-	if (owner->options.withdrawn)
-		owner->options.withdrawn(owner->options.user, &key, entry->generation);
+	if (owner->options.withdrawn) {
+		struct neap_owner_value value = value_of(owner, entry, handle);
+		owner->options.withdrawn(owner->options.user, &value);
+	}
 	neap_key_entry_settle(owner, entry);
 	return neap_handle_drop(handle);
 }
 
-bool neap_owner_next(const struct neap_owner *owner, struct neap_owner_cursor *cursor, struct neap_key *key_p, uint64_t *size_p,
-                     uint64_t *generation_p)
+/* `index` is bucket << 16 | place in its chain. Places hold as long as the shard does not change: after that the bucket is walked again
+ * from its beginning. A shard that grew has bucket b's keys in b and above, so nothing is missed. */
+bool neap_owner_next(const struct neap_owner *owner, struct neap_owner_cursor *cursor, struct neap_owner_value *value_p)
 {
-	/* `index` is bucket << 16 | place in its chain. */
 	for (; cursor->shard < owner->options.shards; cursor->shard++, cursor->index = 0) {
 		const struct neap_shard *shard = &owner->shards[cursor->shard];
-		for (uint64_t bucket = cursor->index >> 16; shard->buckets && bucket < shard->bucket_count; bucket++) {
-			uint64_t place = bucket == cursor->index >> 16 ? cursor->index & UINT16_MAX : 0, at = 0;
-			for (const struct neap_key_entry *entry = shard->buckets[bucket]; entry; entry = entry->next, at++) {
-				if (at < place || !entry->handle)
+		uint64_t begin = cursor->index >> 16, skip = cursor->changes == shard->changes ? cursor->index & UINT16_MAX : 0;
+		for (uint64_t bucket = begin; shard->buckets && bucket < shard->bucket_count; bucket++, skip = 0) {
+			uint64_t place = 0;
+			for (const struct neap_key_entry *entry = shard->buckets[bucket]; entry; entry = entry->next) {
+				if (place++ < skip || !entry->handle)
 					continue;
-				*key_p = neap_key_entry_key(entry);
-				*size_p = entry->handle->extent.size;
-				*generation_p = entry->generation;
-				cursor->index = bucket << 16 | (at + 1);
+				*value_p = value_of(owner, entry, entry->handle);
+				cursor->index = bucket << 16 | place;
+				cursor->changes = shard->changes;
 				return true;
 			}
 		}

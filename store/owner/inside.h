@@ -36,6 +36,7 @@ struct neap_key_entry {
 struct neap_shard {
 	struct neap_key_entry **buckets;
 	uint32_t bucket_count, used; /* power of two */
+	uint32_t changes;            /* that a walk which stopped inside a bucket must know of */
 };
 
 /* The bytes of a value, to be summed a piece at a time. */
@@ -82,7 +83,9 @@ struct neap_move_record {
 	struct neap_handle *handle;
 	struct neap_sum sum;
 	neap_segment_id segment_id;
-	bool push, failed, has_crc;
+	struct neap_move_segment *kept; /* NULL: of this process, or there was no room to keep it */
+	bool push, failed, has_crc, has_instance, refreshed;
+	uint8_t instance[16];
 	uint32_t crc, count, held; /* held: buffers that the transport has not let go of */
 	uint64_t size, generation;
 	struct neap_moved moved;
@@ -93,6 +96,15 @@ struct neap_move_record {
 	struct neap_remote_slice slices[NEAP_MOVE_SLICES_MAX];
 };
 
+/* A segment of an accessor, kept open. */
+struct neap_move_segment {
+	uint64_t name_hash, used_ns;
+	neap_segment_id id;
+	uint32_t moves; /* that use it now */
+	bool open;
+	char name[256];
+};
+
 struct neap_owner {
 	struct neap_engine *engine;
 	struct neap_reactor *reactor;
@@ -101,6 +113,7 @@ struct neap_owner {
 	struct neap_key_secret secret;
 	struct neap_shard *shards;
 	struct neap_pool entries, writes, pins, moves;
+	struct neap_move_segment *segments; /* segments_max */
 	struct neap_reactor_class *write_class, *pin_class, *move_class;
 	struct neap_timer scan;
 	uint32_t scan_at; /* index in `writes` */
@@ -142,6 +155,18 @@ int neap_owner_check_key(const struct neap_owner *owner, const struct neap_key *
 int neap_owner_reserve(struct neap_owner *owner, const struct neap_key *key, uint64_t size, uint32_t tier,
                        struct neap_key_entry **entry_p, struct neap_handle **handle_p, uint64_t *retry_after_ns_p);
 void neap_owner_wake(struct neap_owner *owner);
+
+/* --- move_segments.c */
+
+int neap_move_segments_create(struct neap_owner *owner);
+/* Closes all that are kept: no move is under way. */
+void neap_move_segments_destroy(struct neap_owner *owner);
+void neap_move_segments_look(struct neap_owner *owner);
+/* The segment of that name, when it is kept: in use from now on. */
+struct neap_move_segment *neap_move_segment_take(struct neap_owner *owner, const char *name);
+/* Was opened just now; takes it over. NULL: there is no room, the caller closes it. */
+struct neap_move_segment *neap_move_segment_keep(struct neap_owner *owner, const char *name, neap_segment_id id);
+void neap_move_segment_leave(struct neap_owner *owner, struct neap_move_segment *segment);
 
 /* --- write_record.c, pin_record.c, move_record.c */
 

@@ -11,6 +11,7 @@ void neap_owner_look_up(struct neap_owner *owner, const struct neap_key *key, st
 		facts_p->write_id = entry->write_id;
 		facts_p->size = entry->handle->extent.size;
 		facts_p->generation = entry->generation;
+		facts_p->tier = neap_tiers_index(owner->tiers, entry->handle->tier);
 		facts_p->has_crc = entry->has_crc;
 		facts_p->crc = entry->crc;
 	} else if (entry && entry->pending) {

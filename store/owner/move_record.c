@@ -10,13 +10,56 @@ static struct neap_move_record *record_of(const struct neap_machine *machine)
 
 /* --- actions */
 
+static void on_opened(void *user, int error, neap_segment_id segment, const char *why);
+
+/* Nobody has us reach into a process that is not the asker. What is known of the segment may be older than the asker. */
+static bool is_the_askers(const struct neap_move_record *record)
+{
+	struct neap_segment_info info;
+	return !record->has_instance || (neap_segment_info(record->owner->engine, record->segment_id, &info) == NEAP_OK &&
+	                                 memcmp(info.instance, record->instance, sizeof record->instance) == 0);
+}
+
+/* The segment is open. The event, or 0: it is being asked once more who it is. */
+static uint8_t judge(struct neap_move_record *record)
+{
+	if (is_the_askers(record))
+		return move_record_on_OPENED;
+	if (!record->refreshed) {
+		record->refreshed = true;
+		if (neap_segment_refresh(record->owner->engine, record->segment_id, on_opened, record) == NEAP_OK)
+			return 0;
+	}
+	record->moved.error = NEAP_STORE_ILLEGAL_CLIENT;
+	record->moved.outcome.error = NEAP_EINSTANCE;
+	return move_record_on_FAILED;
+}
+
 static void on_opened(void *user, int error, neap_segment_id segment, const char *why)
 {
 	struct neap_move_record *record = user;
+	uint8_t event = move_record_on_FAILED;
 	(void)why;
-	record->segment_id = segment;
 	record->moved.outcome.error = (int16_t)error;
-	neap_step(&record->machine, error ? move_record_on_FAILED : move_record_on_OPENED, 0);
+	if (!error) {
+		record->segment_id = segment;
+		if (!record->kept)
+			record->kept = neap_move_segment_keep(record->owner, record->segment, segment);
+		event = judge(record);
+	}
+	if (event)
+		neap_step(&record->machine, event, 0);
+}
+
+/* Its part in the segment ends. */
+static void leave_segment(struct neap_move_record *record)
+{
+	if (record->kept)
+		neap_move_segment_leave(record->owner, record->kept);
+	else if (record->segment_id != NEAP_LOCAL_SEGMENT)
+		(void)neap_segment_close(record->owner->engine, record->segment_id);
+	record->kept = NULL;
+	record->segment_id = NEAP_LOCAL_SEGMENT;
 }
 
 static void do_open(struct neap_machine *machine, uint64_t argument)
@@ -27,6 +70,14 @@ static void do_open(struct neap_machine *machine, uint64_t argument)
 	if (record->segment[0] == '\0') {
 		record->segment_id = NEAP_LOCAL_SEGMENT;
 		(void)neap_post(machine, move_record_on_OPENED, 0);
+		return;
+	}
+	record->kept = neap_move_segment_take(record->owner, record->segment);
+	if (record->kept) {
+		record->segment_id = record->kept->id;
+		uint8_t event = judge(record);
+		if (event)
+			(void)neap_post(machine, event, 0);
 		return;
 	}
 	int error = neap_segment_open(record->owner->engine, record->segment, on_opened, record);
@@ -126,6 +177,7 @@ static void do_check(struct neap_machine *machine, uint64_t argument)
 static void give_back(struct neap_move_record *record)
 {
 	struct neap_owner *owner = record->owner;
+	leave_segment(record);
 	neap_machine_end(&record->machine);
 	neap_pool_give(&owner->moves, record);
 	neap_owner_wake(owner); /* a close waits for the last */
@@ -255,6 +307,9 @@ static struct neap_move_record *take(struct neap_owner *owner, const struct neap
 	record->released = released;
 	record->user = user;
 	record->count = request->count;
+	record->has_instance = request->instance != NULL && request->slices[0].segment != NULL;
+	if (record->has_instance)
+		memcpy(record->instance, request->instance, sizeof record->instance);
 	if (request->slices[0].segment)
 		memcpy(record->segment, request->slices[0].segment, strlen(request->slices[0].segment)); /* zeroed, and looked at */
 	memcpy(record->slices, request->slices, request->count * sizeof record->slices[0]);
@@ -263,12 +318,14 @@ static struct neap_move_record *take(struct neap_owner *owner, const struct neap
 }
 
 int neap_owner_pull(struct neap_owner *owner, const struct neap_move *request,
-                    void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user)
+                    void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user,
+                    uint64_t *retry_after_ns_p)
 {
 	struct neap_key_entry *entry;
 	struct neap_handle *handle;
-	uint64_t retry_after_ns, size = check_slices(request);
-	int error = size ? neap_owner_reserve(owner, &request->key, size, request->tier, &entry, &handle, &retry_after_ns)
+	uint64_t size = check_slices(request);
+	*retry_after_ns_p = 0;
+	int error = size ? neap_owner_reserve(owner, &request->key, size, request->tier, &entry, &handle, retry_after_ns_p)
 	                 : NEAP_STORE_INVALID_PARAMS;
 	if (error)
 		return error;
@@ -282,6 +339,7 @@ int neap_owner_pull(struct neap_owner *owner, const struct neap_move *request,
 	record->entry = entry;
 	record->handle = handle;
 	record->size = size;
+	record->sum.wanted = request->sum;
 	record->sum.has_expected = request->has_crc;
 	record->sum.expected = request->crc;
 	entry->pending = neap_pool_handle(&owner->moves, record);

@@ -7,6 +7,7 @@
 #define KEY_BYTES_DEFAULT (UINT64_C(256) << 20)
 #define RECORDS_DEFAULT 65536u
 #define MOVES_DEFAULT 4096u
+#define SEGMENTS_DEFAULT 256u
 #define SECOND_NS UINT64_C(1000000000)
 #define EVICT_STEPS 64u  /* objects looked at in one piece of background work */
 #define REMOVED_A_TURN 64u /* values, while closing */
@@ -34,6 +35,8 @@ static int fill_options(struct neap_owner_options *options)
 	set_default64(&options->lease_ns, 5 * SECOND_NS);
 	set_default64(&options->scan_interval_ns, SECOND_NS);
 	set_default64(&options->move_timeout_ns, 30 * SECOND_NS);
+	set_default32(&options->segments_max, SEGMENTS_DEFAULT);
+	set_default64(&options->segment_idle_ns, 60 * SECOND_NS);
 	bool power = (options->shards & (options->shards - 1)) == 0;
 	return power && options->keys_max <= UINT32_MAX / 2 ? NEAP_OK : NEAP_EINVAL;
 }
@@ -43,13 +46,11 @@ static int fill_options(struct neap_owner_options *options)
 static bool remove_some(struct neap_owner *owner)
 {
 	struct neap_owner_cursor cursor = {0};
-	uint64_t size, generation;
-	struct neap_key key;
+	struct neap_owner_value value;
 	for (unsigned i = 0; i < REMOVED_A_TURN; i++) {
-		if (!neap_owner_next(owner, &cursor, &key, &size, &generation))
+		if (!neap_owner_next(owner, &cursor, &value))
 			return false;
-		(void)neap_key_entry_withdraw(owner, neap_key_entry_find(owner, &key));
-		cursor.index = 0;
+		(void)neap_key_entry_withdraw(owner, neap_key_entry_find(owner, &value.key));
 	}
 	return true;
 }
@@ -87,7 +88,7 @@ void neap_owner_wake(struct neap_owner *owner)
 	neap_ready_again(owner->reactor, &owner->tend);
 }
 
-/* Leases have timers; the scan is for one that a paused host has not let fire yet, and makes sure that nothing stays for ever because a
+/* Closes segments that nobody has needed for a while. Leases have timers; the scan is for one that a paused host has not let fire yet, and makes sure that nothing stays for ever because a
  * timer was lost. A share of the shards each time, so that all are seen within the interval. */
 static void scan(struct neap_timer *timer, void *user)
 {
@@ -102,6 +103,7 @@ static void scan(struct neap_timer *timer, void *user)
 		}
 		neap_write_look_at(record);
 	}
+	neap_move_segments_look(owner);
 	uint64_t pause_ns = seen < SCANNED_A_TURN ? owner->options.scan_interval_ns : 0;
 	(void)neap_timer_start(owner->reactor, timer, neap_now(owner->reactor) + pause_ns, scan, owner);
 }
@@ -135,12 +137,15 @@ static int make(struct neap_owner *owner)
 		error = neap_pool_create(&owner->pins, owner->reactor, sizeof(struct neap_pin_record), options->pins_max);
 	if (!error)
 		error = neap_pool_create(&owner->moves, owner->reactor, sizeof(struct neap_move_record), options->moves_max);
+	if (!error)
+		error = neap_move_segments_create(owner);
 	return error ? error : neap_index_create(owner);
 }
 
 static void release(struct neap_owner *owner)
 {
 	neap_index_destroy(owner);
+	neap_move_segments_destroy(owner);
 	neap_pool_destroy(&owner->moves);
 	neap_pool_destroy(&owner->pins);
 	neap_pool_destroy(&owner->writes);
@@ -264,19 +269,17 @@ int neap_owner_hold(struct neap_owner *owner, const struct neap_key *key, struct
 	return NEAP_STORE_OK;
 }
 
-int neap_owner_put_copy(struct neap_owner *owner, const struct neap_key *key, const void *bytes, uint64_t size,
-                        uint64_t *generation_p)
+int neap_owner_put_copy(struct neap_owner *owner, const struct neap_copy *request, uint64_t *generation_p, uint64_t *retry_after_ns_p)
 {
 	struct neap_key_entry *entry;
 	struct neap_handle *handle;
-	uint64_t retry_after_ns;
-	int error = neap_owner_reserve(owner, key, size, NEAP_TIER_ANY, &entry, &handle, &retry_after_ns);
+	int error = neap_owner_reserve(owner, &request->key, request->size, request->tier, &entry, &handle, retry_after_ns_p);
 	if (error)
 		return error;
-	memcpy(neap_handle_address(handle), bytes, size);
-	struct neap_sum sum = {.wanted = owner->options.verify};
-	if (sum.wanted)
-		sum.crc = neap_crc32c(0, bytes, (size_t)size);
+	memcpy(neap_handle_address(handle), request->bytes, request->size);
+	struct neap_sum sum = {.wanted = request->has_crc || owner->options.verify, .crc = request->crc};
+	if (!request->has_crc && owner->options.verify)
+		sum.crc = neap_crc32c(0, request->bytes, (size_t)request->size);
 	neap_key_entry_publish(owner, entry, handle, 0, &sum);
 	*generation_p = entry->generation;
 	return NEAP_STORE_OK;

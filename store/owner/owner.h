@@ -16,6 +16,15 @@
 
 struct neap_owner;
 
+/* A value, as others are told of it. The key is valid during the call that tells. */
+struct neap_owner_value {
+	struct neap_key key;
+	uint64_t size, generation; /* generations of an owner grow: each of its values has another */
+	uint32_t tier;             /* index */
+	bool has_crc;
+	uint32_t crc;
+};
+
 struct neap_owner_options {
 	uint32_t shards;           /* power of two; default 1024 */
 	uint64_t keys_max;         /* values and pending writes together; default 1 Mi */
@@ -26,11 +35,13 @@ struct neap_owner_options {
 	uint64_t lease_ns;         /* of a write and of a pin; default 5 s (p2p_key_lease_duration_ms) */
 	uint64_t scan_interval_ns; /* default 1 s (p2p_key_lease_scan_interval_ms) */
 	uint64_t move_timeout_ns;  /* of one pull or push; default 30 s */
+	uint32_t segments_max;     /* of accessors, kept open for moves; default 256 */
+	uint64_t segment_idle_ns;  /* one that was not used for so long is closed; default 60 s */
 	bool verify;               /* sum each value when it is committed, also when the accessor sent no crc */
 	/* May be NULL. A value can be read from now on; a value cannot be found any more (removed or evicted). Called inside actions: they
 	 * may note what they are told and post, not call back into the owner. */
-	void (*published)(void *user, const struct neap_key *key, uint64_t size, uint64_t generation);
-	void (*withdrawn)(void *user, const struct neap_key *key, uint64_t generation);
+	void (*published)(void *user, const struct neap_owner_value *value);
+	void (*withdrawn)(void *user, const struct neap_owner_value *value);
 	void *user;
 };
 
@@ -122,7 +133,9 @@ struct neap_move {
 	struct neap_key key;
 	const struct neap_remote_slice *slices; /* all of one segment */
 	uint32_t count;                         /* 1..NEAP_MOVE_SLICES_MAX */
+	const uint8_t *instance;                /* 16 bytes: the process that the segment must be of; NULL: whoever has it */
 	uint32_t tier;                          /* of a pull: index or NEAP_TIER_ANY */
+	bool sum;                               /* of a pull: sum it in any case */
 	bool has_crc;                           /* of a pull: what the value must be */
 	uint32_t crc;
 };
@@ -137,9 +150,11 @@ struct neap_moved {
 };
 
 /* Reads the value from the accessor's buffers and commits it. `done` once, from a turn, when this returns OK: OK, TRANSFER_FAIL,
- * DATA_COPY_FAILED. Refused as prewrite. `released` (may be NULL) once after a `done` with held. */
+ * DATA_COPY_FAILED, ILLEGAL_CLIENT (the segment is another process's). Refused as prewrite. `released` (may be NULL) once after a `done`
+ * with held. */
 int neap_owner_pull(struct neap_owner *owner, const struct neap_move *request,
-                    void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user);
+                    void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user,
+                    uint64_t *retry_after_ns_p);
 
 /* Writes the value into the accessor's buffers, which together must be exactly as long. Refused: INVALID_PARAMS, OBJECT_NOT_FOUND, ... */
 int neap_owner_push(struct neap_owner *owner, const struct neap_move *request,
@@ -158,7 +173,15 @@ struct neap_value {
 /* For small values and local readers: the value, held. OBJECT_NOT_FOUND, SHUTTING_DOWN. Counts as an access. */
 int neap_owner_hold(struct neap_owner *owner, const struct neap_key *key, struct neap_value *value_p);
 /* Copies a whole value in and commits it at once: for small ones that came inside a request. Errors as prewrite. */
-int neap_owner_put_copy(struct neap_owner *owner, const struct neap_key *key, const void *bytes, uint64_t size, uint64_t *generation_p);
+struct neap_copy {
+	struct neap_key key;
+	const void *bytes;
+	uint64_t size;
+	uint32_t tier; /* index, or NEAP_TIER_ANY */
+	bool has_crc;  /* known to be right: kept with the value */
+	uint32_t crc;
+};
+int neap_owner_put_copy(struct neap_owner *owner, const struct neap_copy *request, uint64_t *generation_p, uint64_t *retry_after_ns_p);
 
 /* What is known of a key. No access: what is looked up is not used. */
 struct neap_key_facts {
@@ -167,6 +190,7 @@ struct neap_key_facts {
 	bool in_memory;    /* of the value */
 	uint64_t write_id; /* of the write that put the value there, or is under way; 0: not a write by grant */
 	uint64_t size, generation; /* of the value */
+	uint32_t tier;             /* of the value: index */
 	bool has_crc;
 	uint32_t crc;
 };
@@ -175,14 +199,13 @@ void neap_owner_look_up(struct neap_owner *owner, const struct neap_key *key, st
 bool neap_owner_exists(const struct neap_owner *owner, const struct neap_key *key);
 int neap_owner_remove(struct neap_owner *owner, const struct neap_key *key); /* OBJECT_NOT_FOUND */
 
-/* Walks the keys that have values, a shard after the other: begin with a zeroed cursor, false at the end. What is added or removed
- * meanwhile may be seen or not. */
+/* Walks the values, a shard after the other: begin with a zeroed cursor, false at the end. What is there from begin to end is seen, some
+ * of it perhaps twice; what is added or removed meanwhile may be seen or not. */
 struct neap_owner_cursor {
-	uint32_t shard;
+	uint32_t shard, changes;
 	uint64_t index;
 };
-bool neap_owner_next(const struct neap_owner *owner, struct neap_owner_cursor *cursor, struct neap_key *key_p, uint64_t *size_p,
-                     uint64_t *generation_p);
+bool neap_owner_next(const struct neap_owner *owner, struct neap_owner_cursor *cursor, struct neap_owner_value *value_p);
 
 struct neap_owner_stats {
 	uint64_t keys, bytes;                      /* values */

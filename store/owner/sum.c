@@ -27,7 +27,7 @@ void neap_sum_begin(struct neap_sum *sum, struct neap_owner *owner, struct neap_
 	sum->size = size;
 	sum->done = 0;
 	sum->crc = 0;
-	sum->wanted = sum->bytes && (sum->has_expected || owner->options.verify);
+	sum->wanted = sum->bytes && (sum->wanted || sum->has_expected || owner->options.verify);
 	neap_ready_again(owner->reactor, &sum->ready);
 }
 

@@ -163,6 +163,18 @@
 	F(U64, crc32c, OPTIONAL, UINT32_MAX)
 #include "store/rpc/declare.h"
 
+/* Who the owner is, beside its instance: where its engine is found. */
+#define MESSAGE describe
+#define MESSAGE_NAME "Describe"
+#define MESSAGE_FIELDS(F, L) F(U64, reserved, OPTIONAL, UINT64_MAX)
+#include "store/rpc/declare.h"
+
+#define MESSAGE described
+#define MESSAGE_NAME "Described"
+#define MESSAGE_FIELDS(F, L)                                \
+	F(TEXT, engine, REQUIRED, 255)
+#include "store/rpc/declare.h"
+
 /* generation 0: whatever there is. */
 #define MESSAGE remove_key
 #define MESSAGE_NAME "RemoveKey"

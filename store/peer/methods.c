@@ -37,3 +37,7 @@ const struct neap_rpc_method neap_method_remove_key = {
 	.number = 9, .name = "RemoveKey", .once = true,
 	.request = &neap_rpc_message_remove_key, .reply = &neap_rpc_message_empty_reply,
 };
+const struct neap_rpc_method neap_method_describe = {
+	.number = 10, .name = "Describe",
+	.request = &neap_rpc_message_describe, .reply = &neap_rpc_message_described,
+};

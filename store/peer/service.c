@@ -12,6 +12,7 @@ static const struct neap_rpc_handler handlers[NEAP_PEER_METHODS] = {
 	{&neap_method_read_remote_data, peer_read_remote_data},
 	{&neap_method_look_up, peer_look_up},
 	{&neap_method_remove_key, peer_remove_key},
+	{&neap_method_describe, peer_describe},
 };
 
 static void release(struct neap_peer_service *service)
@@ -42,10 +43,6 @@ int neap_peer_service_create(struct neap_peer_service **service_p, struct neap_r
 {
 	*service_p = NULL;
 	*system_errno_p = 0;
-	if (!options || !options->is_own) {
-		(void)snprintf(why, why_size, "peer service: is_own is missing: nobody would say whose memory is meant");
-		return NEAP_EINVAL;
-	}
 	struct neap_peer_service *service = neap_allocate(reactor, sizeof *service);
 	int error = NEAP_ENOMEM;
 	if (service) {

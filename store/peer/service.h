@@ -12,6 +12,7 @@
 #include "store/latency.h"
 #include "store/owner/owner.h"
 #include "store/rpc/server.h"
+#include "store/settle.h"
 
 struct neap_peer_service;
 
@@ -23,8 +24,12 @@ struct neap_peer_service_options {
 	uint32_t writes_max, pins_max;  /* of all connections; 0: 65536 */
 	uint32_t operations_max;        /* commits, pulls and pushes under way; 0: 16384 */
 	/* Whether what the process `instance` names is its own: an engine instance (16 bytes) that a grant is to be made for, or a segment
-	 * that the owner is to read from or write to. The other one is NULL. Not NULL. */
+	 * that the owner is to read from or write to. The other one is NULL. is_own NULL: a process shows the instance of its engine, and its
+	 * engine is held to it. */
 	bool (*is_own)(void *user, const uint8_t instance[16], const char *segment, const uint8_t *engine);
+	/* A value is committed, or was there when somebody wanted to put it: its caller is told when the directory knows it. NULL: at once. */
+	neap_settle_func *settle;
+	neap_settled_func *settled; /* readers are refused until it says so (REPLICA_IS_NOT_READY). NULL: every value is to be read */
 	void *user;
 };
 
@@ -41,7 +46,7 @@ void neap_peer_service_close(struct neap_peer_service *service, void (*closed)(v
 /* For its statistics, its port, and neap_rpc_server_drop. */
 struct neap_rpc_server *neap_peer_service_rpc(struct neap_peer_service *service);
 
-#define NEAP_PEER_METHODS 9u
+#define NEAP_PEER_METHODS 10u
 struct neap_peer_method_stats {
 	const char *name; /* "PreWrite" */
 	uint64_t requests, failures;

@@ -1,5 +1,6 @@
 /* How a call of the service begins, is counted and is answered. */
 #include "store/peer/service_inside.h"
+#include <string.h>
 
 bool peer_begin(struct neap_peer_service *service, const struct neap_rpc_incoming *incoming, const struct neap_rpc_method *method,
                 struct peer_call *call_p)
@@ -9,6 +10,7 @@ bool peer_begin(struct neap_peer_service *service, const struct neap_rpc_incomin
 		.handle = incoming->handle,
 		.connection = incoming->connection,
 		.begun_ns = neap_now(service->reactor),
+		.deadline_ns = incoming->deadline_ns,
 		.instance = incoming->instance,
 		.method = method->number - 1,
 	};
@@ -59,15 +61,25 @@ void peer_refuse(const struct peer_call *call, int error, const char *why, uint6
 	say(call, error, NULL, why ? why : neap_store_error_text(error), wait_ns / 1000000 + (wait_ns % 1000000 != 0));
 }
 
-struct peer_operation *peer_operation_begin(const struct peer_call *call)
+struct peer_operation *peer_operation_begin(const struct peer_call *call, const struct neap_key *key)
 {
-	struct peer_operation *operation = neap_pool_take(&call->service->operations);
+	struct neap_peer_service *service = call->service;
+	struct peer_operation *operation = neap_pool_take(&service->operations);
 	if (!operation) {
 		peer_refuse(call, NEAP_STORE_NO_AVAILABLE_HANDLE, "too many commits and transfers are under way (operations_max)", 0);
 		return NULL;
 	}
-	*operation = (struct peer_operation){.call = *call};
+	*operation = (struct peer_operation){.call = *call, .key_length = key->length};
 	operation->call.instance = NULL;
+	if (key->length > PEER_KEY_INSIDE) {
+		operation->key_outside = neap_allocate(service->reactor, key->length);
+		if (!operation->key_outside) {
+			neap_pool_give(&service->operations, operation);
+			peer_refuse(call, NEAP_STORE_NO_AVAILABLE_HANDLE, "no memory for a long key", 0);
+			return NULL;
+		}
+	}
+	memcpy(operation->key_outside ? operation->key_outside : operation->key_inside, key->bytes, key->length);
 	return operation;
 }
 
@@ -75,6 +87,8 @@ struct peer_call peer_operation_end(struct peer_operation *operation)
 {
 	struct peer_call call = operation->call;
 	struct neap_peer_service *service = call.service;
+	if (operation->key_outside)
+		neap_release(service->reactor, operation->key_outside, operation->key_length);
 	neap_pool_give(&service->operations, operation);
 	if (service->closing)
 		neap_ready_again(service->reactor, &service->ending);

@@ -32,7 +32,8 @@ static bool names_own_engine(const struct peer_call *call, const struct neap_key
 		peer_refuse(call, NEAP_STORE_INVALID_PARAMS, key->length == 0 ? "the key is empty" : "an engine instance has 16 bytes", 0);
 		return false;
 	}
-	if (service->options.is_own(service->options.user, call->instance, NULL, (const uint8_t *)engine->bytes))
+	if (service->options.is_own ? service->options.is_own(service->options.user, call->instance, NULL, (const uint8_t *)engine->bytes)
+	                            : memcmp(call->instance, engine->bytes, engine->length) == 0)
 		return true;
 	service->stats.refused_foreign++;
 	peer_refuse(call, NEAP_STORE_ILLEGAL_CLIENT, "the engine is not the caller's own", 0);
@@ -135,11 +136,12 @@ static void committed(void *user, int error, uint64_t generation)
 		.has_crc = operation->has_crc,
 		.crc32c = operation->crc,
 	};
+	if (!error) {
+		peer_settle(operation, &reply);
+		return;
+	}
 	struct peer_call call = peer_operation_end(operation);
-	if (error)
-		peer_refuse(&call, error, NULL, 0);
-	else
-		peer_answer(&call, &reply);
+	peer_refuse(&call, error, NULL, 0);
 }
 
 void peer_write_commit(void *user, const struct neap_rpc_incoming *incoming, const void *request)
@@ -159,7 +161,7 @@ void peer_write_commit(void *user, const struct neap_rpc_incoming *incoming, con
 		.has_crc = write_commit->has_crc,
 		.crc = (uint32_t)write_commit->crc32c,
 	};
-	struct peer_operation *operation = peer_operation_begin(&call);
+	struct peer_operation *operation = peer_operation_begin(&call, &key);
 	if (!operation)
 		return;
 	operation->size = commit.size;
@@ -205,6 +207,10 @@ void peer_pin_key(void *user, const struct neap_rpc_incoming *incoming, const vo
 	struct peer_call call;
 	peer_finish_pins(service, incoming->instance, &pin_key->finished);
 	if (!peer_begin(service, incoming, &neap_method_pin_key, &call) || !names_own_engine(&call, &key, &pin_key->engine))
+		return;
+	struct neap_key_facts facts;
+	neap_owner_look_up(service->owner, &key, &facts);
+	if (!peer_is_settled(&call, &key, &facts))
 		return;
 	uint64_t wait_ns = peer_wait_for_room(service, &call, PEER_PIN);
 	if (wait_ns) {

@@ -58,17 +58,27 @@ struct peer_connection {
 /* A call, from its arrival to its answer. */
 struct peer_call {
 	struct neap_peer_service *service;
-	uint64_t handle, connection, begun_ns;
+	uint64_t handle, connection, begun_ns, deadline_ns;
 	const uint8_t *instance; /* during the handler's run */
 	uint32_t method;         /* less one */
 };
 
-/* A commit, pull or push of the owner, and whom to answer. Ends with the owner's `done` and in no other way. */
+#define PEER_KEY_INSIDE 104u
+
+/* A commit, pull or push of the owner, and whom to answer. Ends with the owner's `done`, or when the value is settled. */
 struct peer_operation {
 	struct peer_call call;
 	uint64_t size;
-	uint32_t crc;
+	uint32_t crc, key_length;
 	bool has_crc;
+	struct neap_settle settle;
+	bool look; /* LookUp */
+	union {    /* what is answered then */
+		struct committed_reply committed;
+		struct look_up_reply look_up;
+	} reply;
+	char *key_outside;
+	char key_inside[PEER_KEY_INSIDE];
 };
 
 struct neap_peer_service {
@@ -99,8 +109,8 @@ bool peer_begin(struct neap_peer_service *service, const struct neap_rpc_incomin
 void peer_answer(const struct peer_call *call, const void *reply);
 /* `error` of the store; `why` NULL: what the error's name says. */
 void peer_refuse(const struct peer_call *call, int error, const char *why, uint64_t retry_after_ns);
-/* NULL: it was refused. */
-struct peer_operation *peer_operation_begin(const struct peer_call *call);
+/* Of that key. NULL: it was refused. */
+struct peer_operation *peer_operation_begin(const struct peer_call *call, const struct neap_key *key);
 /* Its call, for the answer. */
 struct peer_call peer_operation_end(struct peer_operation *operation);
 
@@ -108,6 +118,17 @@ static inline struct neap_key peer_key(struct neap_rpc_view view)
 {
 	return (struct neap_key){view.bytes, view.length};
 }
+
+/* --- service_settle.c */
+
+/* A value is there: the reply, when the directory has heard of it. Ends the operation. */
+void peer_settle(struct peer_operation *operation, const struct committed_reply *reply);
+/* Of a LookUp: a value that is not settled is pending. */
+void peer_settle_look(const struct peer_call *call, const struct neap_key *key, const struct look_up_reply *reply);
+/* Whether a value may be read. False: it was refused. */
+bool peer_is_settled(const struct peer_call *call, const struct neap_key *key, const struct neap_key_facts *facts);
+/* The same for a call that has no operation yet. */
+void peer_settle_call(const struct peer_call *call, const struct neap_key *key, const struct committed_reply *reply);
 
 /* --- service_holdings.c */
 
@@ -144,5 +165,6 @@ void peer_read_remote_data(void *user, const struct neap_rpc_incoming *incoming,
 
 void peer_look_up(void *user, const struct neap_rpc_incoming *incoming, const void *request);
 void peer_remove_key(void *user, const struct neap_rpc_incoming *incoming, const void *request);
+void peer_describe(void *user, const struct neap_rpc_incoming *incoming, const void *request);
 
 #endif

@@ -48,7 +48,7 @@ static bool read_slices(const struct peer_call *call, const struct neap_rpc_list
 	}
 	memcpy(out->segment, from[0].segment.bytes, from[0].segment.length);
 	out->segment[from[0].segment.length] = '\0';
-	if (service->options.is_own(service->options.user, call->instance, out->segment, NULL))
+	if (!service->options.is_own || service->options.is_own(service->options.user, call->instance, out->segment, NULL))
 		return true;
 	service->stats.refused_foreign++;
 	peer_refuse(call, NEAP_STORE_ILLEGAL_CLIENT, "the buffers are not in a segment of the caller's own", 0);
@@ -78,11 +78,12 @@ static void answer_existing(const struct peer_call *call, const struct write_rem
 		peer_refuse(call, NEAP_STORE_OBJECT_ALREADY_EXISTS, "the key has another value already", 0);
 		return;
 	}
-	peer_answer(call, &(struct committed_reply){.generation = facts.generation,
-	                                            .size_bytes = facts.size,
-	                                            .created = false,
-	                                            .has_crc = facts.has_crc,
-	                                            .crc32c = facts.crc});
+	peer_settle_call(call, &key,
+	                 &(struct committed_reply){.generation = facts.generation,
+	                                           .size_bytes = facts.size,
+	                                           .created = false,
+	                                           .has_crc = facts.has_crc,
+	                                           .crc32c = facts.crc});
 }
 
 static void write_inside(const struct peer_call *call, const struct write_remote_data *request)
@@ -93,34 +94,43 @@ static void write_inside(const struct peer_call *call, const struct write_remote
 		peer_refuse(call, NEAP_STORE_DATA_COPY_FAILED, "the bytes are not what their crc32c says", 0);
 		return;
 	}
-	int error = neap_owner_put_copy(call->service->owner, &key, request->value.bytes, request->value.length, &reply.generation);
+	struct neap_copy copy = {
+		.key = key,
+		.bytes = request->value.bytes,
+		.size = request->value.length,
+		.tier = request->has_tier ? (uint32_t)request->target_tier : NEAP_TIER_ANY,
+		.has_crc = request->has_crc,
+		.crc = (uint32_t)request->crc32c,
+	};
+	uint64_t retry_after_ns;
+	int error = neap_owner_put_copy(call->service->owner, &copy, &reply.generation, &retry_after_ns);
 	if (error == NEAP_STORE_OBJECT_ALREADY_EXISTS) {
 		answer_existing(call, request, request->value.length);
 		return;
 	}
 	if (error) {
-		refuse_move(call, error);
+		peer_refuse(call, error, NULL, retry_after_ns);
 		return;
 	}
 	struct neap_key_facts facts;
 	neap_owner_look_up(call->service->owner, &key, &facts);
-	bool known = facts.exists && facts.generation == reply.generation && facts.has_crc;
-	reply.has_crc = known || request->has_crc;
-	reply.crc32c = known ? facts.crc : request->crc32c;
-	peer_answer(call, &reply);
+	reply.has_crc = facts.has_crc;
+	reply.crc32c = facts.crc;
+	peer_settle_call(call, &key, &reply);
 }
 
 static void pulled(void *user, const struct neap_moved *moved)
 {
+	if (!moved->error) {
+		peer_settle(user, &(struct committed_reply){.generation = moved->generation,
+		                                            .size_bytes = moved->size,
+		                                            .created = true,
+		                                            .has_crc = moved->has_crc,
+		                                            .crc32c = moved->crc});
+		return;
+	}
 	struct peer_call call = peer_operation_end(user);
-	if (moved->error)
-		refuse_move(&call, moved->error);
-	else
-		peer_answer(&call, &(struct committed_reply){.generation = moved->generation,
-		                                             .size_bytes = moved->size,
-		                                             .created = true,
-		                                             .has_crc = moved->has_crc,
-		                                             .crc32c = moved->crc});
+	refuse_move(&call, moved->error);
 }
 
 static void write_by_pull(const struct peer_call *call, const struct write_remote_data *request)
@@ -133,21 +143,23 @@ static void write_by_pull(const struct peer_call *call, const struct write_remot
 		.key = peer_key(request->key),
 		.slices = slices.slices,
 		.count = slices.count,
+		.instance = service->options.is_own ? NULL : call->instance,
 		.tier = request->has_tier ? (uint32_t)request->target_tier : NEAP_TIER_ANY,
 		.has_crc = request->has_crc,
 		.crc = (uint32_t)request->crc32c,
 	};
-	struct peer_operation *operation = peer_operation_begin(call);
+	struct peer_operation *operation = peer_operation_begin(call, &move.key);
+	uint64_t retry_after_ns;
 	if (!operation)
 		return;
-	int error = neap_owner_pull(service->owner, &move, pulled, NULL, operation);
+	int error = neap_owner_pull(service->owner, &move, pulled, NULL, operation, &retry_after_ns);
 	if (!error)
 		return;
 	(void)peer_operation_end(operation);
 	if (error == NEAP_STORE_OBJECT_ALREADY_EXISTS)
 		answer_existing(call, request, slices.bytes);
 	else
-		refuse_move(call, error);
+		peer_refuse(call, error, NULL, retry_after_ns);
 }
 
 void peer_write_remote_data(void *user, const struct neap_rpc_incoming *incoming, const void *request)
@@ -184,8 +196,11 @@ static void pushed(void *user, const struct neap_moved *moved)
 
 static void read_by_push(const struct peer_call *call, const struct neap_key *key, const struct peer_slices *slices)
 {
-	struct neap_move move = {.key = *key, .slices = slices->slices, .count = slices->count};
-	struct peer_operation *operation = peer_operation_begin(call);
+	struct neap_move move = {.key = *key,
+	                         .slices = slices->slices,
+	                         .count = slices->count,
+	                         .instance = call->service->options.is_own ? NULL : call->instance};
+	struct peer_operation *operation = peer_operation_begin(call, key);
 	if (!operation)
 		return;
 	int error = neap_owner_push(call->service->owner, &move, pushed, NULL, operation);
@@ -240,6 +255,8 @@ void peer_read_remote_data(void *user, const struct neap_rpc_incoming *incoming,
 	if (buffers && !read_slices(&call, &read_remote_data->dest_buffers, &slices))
 		return;
 	neap_owner_look_up(service->owner, &key, &facts);
+	if (!peer_is_settled(&call, &key, &facts))
+		return;
 	bool fits = facts.exists && facts.in_memory && facts.size <= read_remote_data->inline_max;
 	if (!facts.exists)
 		refuse_move(&call, NEAP_STORE_OBJECT_NOT_FOUND);

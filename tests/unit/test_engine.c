@@ -463,6 +463,9 @@ START_TEST(opening_twice_and_refreshing)
 	/* A refresh that is under way when its segment is closed is answered. */
 	rig.opened = false;
 	ck_assert_int_eq(neap_segment_refresh(rig.engine, rig.segment, rig_opened, &rig), 0);
+	ck_assert_int_eq(neap_segment_close(rig.engine, rig.segment), 0); /* it was opened twice */
+	struct neap_segment_info still;
+	ck_assert_int_eq(neap_segment_info(rig.engine, rig.segment, &still), 0);
 	ck_assert_int_eq(neap_segment_close(rig.engine, rig.segment), 0);
 	ck_assert(rig_until(&rig, &rig.opened));
 	ck_assert_int_eq(rig.opened_error, NEAP_ECLOSED);

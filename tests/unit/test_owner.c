@@ -21,28 +21,29 @@ static struct neap_dram_engine binding;
 static struct neap_tiers tiers;
 static struct neap_owner *owner;
 static uint32_t published, withdrawn;
-static uint64_t last_generation;
+static uint64_t last_generation, retry;
 
 static struct neap_key key(const char *text)
 {
 	return (struct neap_key){text, (uint32_t)strlen(text)};
 }
 
-static void on_published(void *user, const struct neap_key *of, uint64_t size, uint64_t generation)
+static void on_published(void *user, const struct neap_owner_value *value)
 {
 	(void)user;
-	ck_assert_uint_gt(size, 0);
-	ck_assert_uint_gt(of->length, 0);
-	ck_assert_uint_gt(generation, last_generation); /* no two values of an owner have one generation */
-	last_generation = generation;
+	ck_assert_uint_gt(value->size, 0);
+	ck_assert_uint_gt(value->key.length, 0);
+	ck_assert_uint_eq(value->tier, 0);
+	ck_assert_uint_gt(value->generation, last_generation); /* no two values of an owner have one generation */
+	last_generation = value->generation;
 	published++;
 }
 
-static void on_withdrawn(void *user, const struct neap_key *of, uint64_t generation)
+static void on_withdrawn(void *user, const struct neap_owner_value *value)
 {
 	(void)user;
-	(void)of;
-	ck_assert_uint_le(generation, last_generation);
+	ck_assert_uint_gt(value->key.length, 0);
+	ck_assert_uint_le(value->generation, last_generation);
 	withdrawn++;
 }
 
@@ -165,9 +166,9 @@ static void put(const char *name, int byte, uint64_t size)
 
 static void put_copy(const char *name)
 {
-	struct neap_key of = key(name);
+	struct neap_copy copy = {.key = key(name), .bytes = "0123456789", .size = 10, .tier = NEAP_TIER_ANY};
 	uint64_t generation;
-	ck_assert_int_eq(neap_owner_put_copy(owner, &of, "0123456789", 10, &generation), 0);
+	ck_assert_int_eq(neap_owner_put_copy(owner, &copy, &generation, &retry), 0);
 }
 
 static int pin(const char *name, struct neap_read_grant *grant)
@@ -577,13 +578,13 @@ START_TEST(pull_and_push)
 	ck_assert_int_eq(neap_owner_push(owner, &move, on_moved, NULL, &result), NEAP_STORE_OBJECT_NOT_FOUND);
 	move.has_crc = true;
 	move.crc = neap_crc32c(neap_crc32c(neap_crc32c(0, theirs[0], 20000), theirs[1], 40000), theirs[2], 60000);
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), 0);
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), NEAP_STORE_REPLICA_IS_PROCESSING);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), 0);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), NEAP_STORE_REPLICA_IS_PROCESSING);
 	ck_assert(rig_until(&rig, &result.done));
 	ck_assert_int_eq(result.error, 0);
 	ck_assert_uint_eq(result.moved.size, 120000);
 	ck_assert_uint_eq(result.moved.generation, last_generation);
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), NEAP_STORE_OBJECT_ALREADY_EXISTS);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), NEAP_STORE_OBJECT_ALREADY_EXISTS);
 	memset(theirs, 0, sizeof theirs);
 	result = (struct result){0};
 	ck_assert_int_eq(neap_owner_push(owner, &move, on_moved, NULL, &result), 0);
@@ -606,7 +607,7 @@ START_TEST(pull_with_a_wrong_sum_leaves_no_key)
 	struct result result = {0};
 	move.has_crc = true;
 	move.crc = 1;
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), 0);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), 0);
 	ck_assert(rig_until(&rig, &result.done));
 	ck_assert_int_eq(result.error, NEAP_STORE_DATA_COPY_FAILED);
 	ck_assert(!exists("a"));
@@ -620,20 +621,20 @@ START_TEST(moves_are_validated)
 	struct neap_move move = local_move("a", slices);
 	struct result result = {0};
 	move.count = 0;
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), NEAP_STORE_INVALID_PARAMS);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), NEAP_STORE_INVALID_PARAMS);
 	move.count = NEAP_MOVE_SLICES_MAX + 1;
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), NEAP_STORE_INVALID_PARAMS);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), NEAP_STORE_INVALID_PARAMS);
 	move.count = 3;
 	slices[1].address = 0;
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), NEAP_STORE_INVALID_PARAMS);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), NEAP_STORE_INVALID_PARAMS);
 	slices[1].address = 4096;
 	slices[1].length = 0;
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), NEAP_STORE_INVALID_PARAMS);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), NEAP_STORE_INVALID_PARAMS);
 	slices[1].length = UINT64_MAX;
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), NEAP_STORE_INVALID_PARAMS);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), NEAP_STORE_INVALID_PARAMS);
 	slices[1].length = 5;
 	slices[2].segment = "elsewhere";
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), NEAP_STORE_INVALID_PARAMS);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), NEAP_STORE_INVALID_PARAMS);
 }
 END_TEST
 
@@ -658,7 +659,7 @@ START_TEST(pull_from_a_peer_fails_or_holds)
 	struct neap_move move = remote_move("a", slices);
 	struct result result = {0};
 	bool held = _i == 1;
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, on_move_released, &result), 0);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, on_move_released, &result, &retry), 0);
 	until_submitted(2);
 	fake_complete(rig.fake, fake_slice(rig.fake, 0));
 	neap_slice_begun(fake_slice(rig.fake, 0));
@@ -700,7 +701,7 @@ START_TEST(pull_from_nobody)
 	struct neap_move move = remote_move("a", slices);
 	struct result result = {0};
 	slices[0].segment = slices[1].segment = _i ? "127.0.0.1:1" : "not a name\001";
-	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result), 0);
+	ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), 0);
 	ck_assert(rig_until(&rig, &result.done));
 	ck_assert_int_eq(result.error, NEAP_STORE_TRANSFER_FAIL);
 	ck_assert_int_ne(result.moved.outcome.error, 0);
@@ -730,7 +731,8 @@ START_TEST(against_a_plain_list)
 			ck_assert_int_eq(neap_owner_remove(owner, &of), there[n] ? 0 : NEAP_STORE_OBJECT_NOT_FOUND);
 			there[n] = false;
 		} else {
-			int error = neap_owner_put_copy(owner, &of, theirs, 1 + n, &generation);
+			struct neap_copy copy = {.key = of, .bytes = theirs, .size = 1 + n, .tier = NEAP_TIER_ANY};
+			int error = neap_owner_put_copy(owner, &copy, &generation, &retry);
 			ck_assert_int_eq(error, there[n] ? NEAP_STORE_OBJECT_ALREADY_EXISTS : 0);
 			there[n] = true;
 			sizes[n] = 1 + n;
@@ -739,11 +741,11 @@ START_TEST(against_a_plain_list)
 			holds();
 	}
 	struct neap_owner_cursor cursor = {0};
-	struct neap_key of;
-	uint64_t size, seen = 0, expected = 0, bytes = 0, expected_bytes = 0;
-	while (neap_owner_next(owner, &cursor, &of, &size, &generation)) {
+	struct neap_owner_value value;
+	uint64_t seen = 0, expected = 0, bytes = 0, expected_bytes = 0;
+	while (neap_owner_next(owner, &cursor, &value)) {
 		seen++;
-		bytes += size;
+		bytes += value.size;
 	}
 	for (int n = 0; n < NAMES; n++) {
 		expected += there[n];
@@ -751,6 +753,36 @@ START_TEST(against_a_plain_list)
 	}
 	ck_assert_uint_eq(seen, expected);
 	ck_assert_uint_eq(bytes, expected_bytes);
+}
+END_TEST
+
+/* Values come and go while the walk stands still: what was there all the time is seen. */
+START_TEST(a_walk_sees_what_stays)
+{
+	enum { STAYING = 120, PASSING = 400 };
+	bool seen[STAYING] = {false};
+	struct neap_owner_cursor cursor = {0};
+	struct neap_owner_value value;
+	uint32_t random = 7, steps = 0;
+	char name[32];
+	for (int i = 0; i < STAYING; i++) {
+		snprintf(name, sizeof name, "stays %d", i);
+		put_copy(name);
+	}
+	while (neap_owner_next(owner, &cursor, &value)) {
+		int number;
+		snprintf(name, sizeof name, "%.*s", (int)value.key.length, value.key.bytes);
+		if (sscanf(name, "stays %d", &number) == 1)
+			seen[number] = true;
+		random = random * 1664525u + 1013904223u;
+		snprintf(name, sizeof name, "passes %u", (random >> 8) % PASSING);
+		struct neap_key of = key(name);
+		if (neap_owner_remove(owner, &of) == NEAP_STORE_OBJECT_NOT_FOUND && steps < 3 * PASSING)
+			put_copy(name);
+		ck_assert_uint_lt(++steps, 100000);
+	}
+	for (int i = 0; i < STAYING; i++)
+		ck_assert_msg(seen[i], "value %d was there all the time and not seen", i);
 }
 END_TEST
 
@@ -805,6 +837,7 @@ int main(void)
 	tcase_add_test(moves, push_to_a_peer);
 	tcase_add_loop_test(moves, pull_from_nobody, 0, 2);
 	tcase_add_test(moves, against_a_plain_list);
+	tcase_add_test(moves, a_walk_sees_what_stays);
 	tcase_add_test(moves, closing_ends_everything);
 	suite_add_tcase(suite, writes);
 	suite_add_tcase(suite, leases);

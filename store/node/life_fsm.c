@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "store/node/life_fsm.h"

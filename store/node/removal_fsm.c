@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "store/node/removal_fsm.h"
