@@ -1,5 +1,6 @@
 /* The master of a store: routes of keys and liveness of clients over the store's RPC, metadata for transfer engines and figures over
  * HTTP. It keeps nothing on disk: owners announce again what they have. */
+#include "apps/common/flags.h"
 #include "apps/common/memory.h"
 #include "apps/common/reach.h"
 #include "apps/master/master.h"
@@ -13,7 +14,17 @@
 
 #define LEAVE_SECONDS 3u /* for the goodbyes at the end */
 
-static struct master_flags given = {
+static struct master master;
+
+static struct master_flags {
+	const char *deployment_mode, *rpc_address, *metrics_host, *metadata_host, *ready_file, *trace_file;
+	uint64_t rpc_port, metrics_port, metadata_port;
+	bool metadata, first, quiet;
+	double client_ttl, client_crashed_ttl, announce_timeout;
+	uint64_t max_client_per_key, keys_max, replicas_max, key_length_max, clients_max, segments_max, connections_max;
+	uint64_t http_idle, http_request; /* seconds */
+	uint64_t metadata_entries_max, metadata_value_max, metadata_bytes_max;
+} given = {
 	.deployment_mode = "P2P",
 	.rpc_address = "127.0.0.1",
 	.metrics_host = "127.0.0.1",
@@ -29,6 +40,8 @@ static struct master_flags given = {
 	.clients_max = 1024,
 	.segments_max = 4096,
 	.connections_max = 4096,
+	.http_idle = 15,
+	.http_request = 60,
 	.metadata_entries_max = 65536,
 	.metadata_value_max = 4u << 20,
 	.metadata_bytes_max = 256u << 20,
@@ -48,6 +61,9 @@ static const struct app_flag flags[] = {
 	{"http_metadata_entries_max", APP_FLAG_NUMBER, &given.metadata_entries_max, NULL, 1, 1u << 24, "metadata: keys"},
 	{"http_metadata_value_max", APP_FLAG_SIZE, &given.metadata_value_max, NULL, 1024, 1u << 28, "metadata: of one value"},
 	{"http_metadata_bytes_max", APP_FLAG_SIZE, &given.metadata_bytes_max, NULL, 4096, UINT64_C(1) << 36, "metadata: of all"},
+	{"http_idle_timeout", APP_FLAG_NUMBER, &given.http_idle, NULL, 1, 3600, "HTTP: seconds after which a silent connection ends"},
+	{"http_request_timeout", APP_FLAG_NUMBER, &given.http_request, NULL, 1, 3600,
+	 "HTTP: seconds after which a request that is not through ends"},
 	{"client_ttl", APP_FLAG_SECONDS, &given.client_ttl, NULL, 0, 86400, "a client that is silent for so long is disconnected"},
 	{"client_crashed_ttl", APP_FLAG_SECONDS, &given.client_crashed_ttl, NULL, 0, 259200,
 	 "a client that is silent for so long has crashed; 0: 3 times client_ttl"},
@@ -133,7 +149,7 @@ static uint32_t to_ms(double seconds)
 static int check_flags(void)
 {
 	if (strcasecmp(given.deployment_mode, "P2P")) {
-		app_error(&program, "--deployment_mode=%s is not possible here; allowed: P2P (in Centralization the master manages the clients' memory)",
+		app_error(&program, "--deployment_mode=%s is not possible here; allowed: P2P (elsewhere the master manages the clients' memory)",
 		          given.deployment_mode);
 		return APP_USAGE;
 	}
@@ -172,9 +188,9 @@ static void raise_descriptors(void)
 
 static void on_crashed(void *user, struct neap_key_client client)
 {
-	struct master *master = user;
-	if (master->rpc)
-		neap_master_drop(master->rpc, client.instance);
+	(void)user;
+	if (master.rpc)
+		neap_master_drop(master.rpc, client.instance);
 }
 
 static uint64_t wall_us(void)
@@ -184,7 +200,7 @@ static uint64_t wall_us(void)
 	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-static int open_directory(struct master *master, uint64_t epoch, char *why, size_t why_size)
+static int open_directory(uint64_t epoch, char *why, size_t why_size)
 {
 	struct neap_local_directory_options options = {
 		.keys_max = (uint32_t)given.keys_max,
@@ -199,18 +215,18 @@ static int open_directory(struct master *master, uint64_t epoch, char *why, size
 		.epoch = epoch,
 		.first = given.first,
 		.crashed = on_crashed,
-		.user = master,
 	};
 	why[0] = '\0';
-	int error = neap_local_directory_create(&master->directory, master->host.reactor, &options, why, why_size);
+	int error = neap_local_directory_create(&master.directory, master.host.reactor, &options, why, why_size);
 	if (!error)
-		error = neap_master_service_create(&master->service, master->host.reactor, neap_local_directory_face(master->directory), NULL);
+		error = neap_master_service_create(&master.service, master.host.reactor, neap_local_directory_face(master.directory), NULL);
 	if (error && !why[0])
-		snprintf(why, why_size, "cannot make a directory of %" PRIu64 " keys: %s; lower --keys_max", given.keys_max, neap_error_text(error));
+		snprintf(why, why_size, "cannot make a directory of %" PRIu64 " keys: %s; lower --keys_max", given.keys_max,
+		         neap_error_text(error));
 	return error;
 }
 
-static int open_rpc(struct master *master, uint64_t epoch, char *why, size_t why_size)
+static int open_rpc(uint64_t epoch, char *why, size_t why_size)
 {
 	struct neap_sockaddr address;
 	char reached[64];
@@ -233,7 +249,7 @@ static int open_rpc(struct master *master, uint64_t epoch, char *why, size_t why
 	int system_errno = 0;
 	char detail[256] = "";
 	const struct neap_rpc_handler *handlers = neap_master_service_handlers(&count);
-	int error = neap_rpc_server_create(&master->rpc, master->host.reactor, &address, handlers, count, &options, master->service,
+	int error = neap_rpc_server_create(&master.rpc, master.host.reactor, &address, handlers, count, &options, master.service,
 	                                   &system_errno, detail, sizeof detail);
 	if (error)
 		snprintf(why, why_size, "--rpc_address=%s --rpc_port=%" PRIu64 ": %s", host, given.rpc_port,
@@ -243,11 +259,12 @@ static int open_rpc(struct master *master, uint64_t epoch, char *why, size_t why
 
 static void serve_metadata(void *user, struct app_http_request *request)
 {
-	master_metadata_serve(((struct master *)user)->metadata, request);
+	(void)user;
+	master_metadata_serve(master.metadata, request);
 }
 
 /* The last three are for the metadata server alone. */
-static void fill_routes(struct master *master)
+static void fill_routes(void)
 {
 	const struct app_http_route routes[MASTER_ROUTES] = {
 		{"GET", "/metrics", master_serve_metrics, 0},
@@ -260,16 +277,17 @@ static void fill_routes(struct master *master)
 		{"PUT", "/metadata", serve_metadata, (size_t)given.metadata_value_max},
 		{"DELETE", "/metadata", serve_metadata, 0},
 	};
-	memcpy(master->routes, routes, sizeof routes);
+	memcpy(master.routes, routes, sizeof routes);
 }
 
-static int open_http(struct master *master, char *why, size_t why_size)
+static int open_http(char *why, size_t why_size)
 {
 	char detail[256];
-	struct app_http_options options = {.address = given.metrics_host, .port = (uint16_t)given.metrics_port, .routes = master->routes,
-	                                   .route_count = MASTER_ROUTES - 3, .user = master};
-	fill_routes(master);
-	if (given.metrics_port && app_http_open(&master->metrics_http, master->host.loop, &options, detail, sizeof detail)) {
+	struct app_http_options options = {.address = given.metrics_host, .port = (uint16_t)given.metrics_port, .routes = master.routes,
+	                                   .route_count = MASTER_ROUTES - 3, .user = &master,
+	                                   .idle_seconds = (uint32_t)given.http_idle, .request_seconds = (uint32_t)given.http_request};
+	fill_routes();
+	if (given.metrics_port && app_http_open(&master.metrics_http, master.host.loop, &options, detail, sizeof detail)) {
 		snprintf(why, why_size, "--metrics_port=%" PRIu64 " (0 does without): %s", given.metrics_port, detail);
 		return -1;
 	}
@@ -278,15 +296,15 @@ static int open_http(struct master *master, char *why, size_t why_size)
 	struct master_metadata_options bounds = {.entries_max = (uint32_t)given.metadata_entries_max,
 	                                         .value_max = (size_t)given.metadata_value_max,
 	                                         .bytes_max = (size_t)given.metadata_bytes_max};
-	master->metadata = master_metadata_create(master->host.reactor, &bounds);
+	master.metadata = master_metadata_create(master.host.reactor, &bounds);
 	options.address = given.metadata_host;
 	options.port = (uint16_t)given.metadata_port;
 	options.route_count = MASTER_ROUTES;
 	options.connections_max = 1024; /* each node of a cluster keeps one for a while */
 	options.bytes_max = 2 * (size_t)given.metadata_value_max + ((size_t)256 << 20);
-	if (master->metadata && !app_http_open(&master->metadata_http, master->host.loop, &options, detail, sizeof detail))
+	if (master.metadata && !app_http_open(&master.metadata_http, master.host.loop, &options, detail, sizeof detail))
 		return 0;
-	snprintf(why, why_size, "--http_metadata_server_port=%" PRIu64 ": %s", given.metadata_port, master->metadata ? detail : "out of memory");
+	snprintf(why, why_size, "--http_metadata_server_port=%" PRIu64 ": %s", given.metadata_port, master.metadata ? detail : "out of memory");
 	return -1;
 }
 
@@ -300,12 +318,12 @@ static void url(char *text, size_t size, const char *what, const char *host, con
 		snprintf(text, size, ", %s http://%s%s%s:%u%s", what, v6 ? "[" : "", host, v6 ? "]" : "", (unsigned)app_http_port(http), path);
 }
 
-static int announce(const struct master *master)
+static int announce(void)
 {
 	bool v6 = strchr(given.rpc_address, ':') != NULL;
 	char name[320], line[321], metrics[400], metadata[400], why[512];
 	snprintf(name, sizeof name, "%s%.255s%s:%u", v6 ? "[" : "", given.rpc_address, v6 ? "]" : "",
-	         (unsigned)neap_rpc_server_port(master->rpc));
+	         (unsigned)neap_rpc_server_port(master.rpc));
 	snprintf(line, sizeof line, "%s\n", name);
 	if (given.ready_file && app_file_write(given.ready_file, line, why, sizeof why)) {
 		app_error(&program, "%s", why);
@@ -313,8 +331,8 @@ static int announce(const struct master *master)
 	}
 	if (given.quiet)
 		return -1;
-	url(metrics, sizeof metrics, "metrics", given.metrics_host, master->metrics_http, "/metrics");
-	url(metadata, sizeof metadata, "metadata", given.metadata_host, master->metadata_http, "/metadata");
+	url(metrics, sizeof metrics, "metrics", given.metrics_host, master.metrics_http, "/metrics");
+	url(metadata, sizeof metadata, "metadata", given.metadata_host, master.metadata_http, "/metadata");
 	printf("neap-master: serving on %s%s%s\n", name, metrics, metadata);
 	if (fflush(stdout)) {
 		app_error(&program, "cannot write to standard output; --quiet does without");
@@ -323,49 +341,50 @@ static int announce(const struct master *master)
 	return -1;
 }
 
+/* `user` is the handlers': the service. */
 static void on_stopped(void *user)
 {
-	((struct master *)user)->stopped = true;
+	(void)user;
+	master.stopped = true;
 }
 
 /* HTTP first: its questions use the directory. Then everybody on the RPC is told goodbye; those who do not listen get LEAVE_SECONDS. */
-static void leave(struct master *master)
+static void leave(void)
 {
-	app_http_close(master->metrics_http);
-	app_http_close(master->metadata_http);
-	master_metadata_destroy(master->metadata);
-	if (master->rpc && !master->host.ended) {
-		master->host.interrupted = false; /* a second signal ends the wait */
-		neap_rpc_server_stop(master->rpc, on_stopped);
-		app_host_wait(&master->host, &master->stopped, 2 * LEAVE_SECONDS);
+	app_http_close(master.metrics_http);
+	app_http_close(master.metadata_http);
+	master_metadata_destroy(master.metadata);
+	if (master.rpc && !master.host.ended) {
+		master.host.interrupted = false; /* a second signal ends the wait */
+		neap_rpc_server_stop(master.rpc, on_stopped);
+		app_host_wait(&master.host, &master.stopped, 2 * LEAVE_SECONDS);
 	}
-	neap_rpc_server_destroy(master->rpc);
-	master->rpc = NULL;
-	neap_master_service_destroy(master->service);
-	neap_local_directory_destroy(master->directory);
-	app_trace_stop(&master->trace);
-	app_host_close(&master->host);
+	neap_rpc_server_destroy(master.rpc);
+	master.rpc = NULL;
+	neap_master_service_destroy(master.service);
+	neap_local_directory_destroy(master.directory);
+	app_trace_stop(&master.trace);
+	app_host_close(&master.host);
 }
 
-static int run(struct master *master)
+static int run(void)
 {
 	char why[640];
 	uint64_t epoch = wall_us();
-	if (open_directory(master, epoch, why, sizeof why) || open_rpc(master, epoch, why, sizeof why) || open_http(master, why, sizeof why)) {
+	if (open_directory(epoch, why, sizeof why) || open_rpc(epoch, why, sizeof why) || open_http(why, sizeof why)) {
 		app_error(&program, "%s", why);
 		return APP_START;
 	}
-	app_trace_start(&master->trace, &master->host, given.trace_file);
-	int result = announce(master);
+	app_trace_start(&master.trace, &master.host, given.trace_file);
+	int result = announce();
 	if (result >= 0)
 		return result;
-	app_host_wait(&master->host, &master->host.ended, 0); /* until a signal */
-	return master->host.ended ? APP_FAILED : APP_OK;
+	app_host_wait(&master.host, &master.host.ended, 0); /* until a signal */
+	return master.host.ended ? APP_FAILED : APP_OK;
 }
 
 int main(int argc, char **argv)
 {
-	static struct master master;
 	char why[512];
 	int result = app_flags_parse(&program, argc, argv);
 	if (result < 0)
@@ -374,12 +393,11 @@ int main(int argc, char **argv)
 		return result;
 	(void)signal(SIGPIPE, SIG_IGN);
 	raise_descriptors();
-	master.flags = &given;
 	if (app_host_open(&master.host, &(struct app_host_options){.no_engine = true}, why, sizeof why)) {
 		app_error(&program, "%s", why);
 		return APP_START;
 	}
-	result = run(&master);
-	leave(&master);
+	result = run();
+	leave();
 	return result;
 }

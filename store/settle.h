@@ -25,5 +25,7 @@ struct neap_settle {
 
 /* NEAP_SETTLING, or the result at once. */
 typedef int neap_settle_func(void *user, struct neap_settle *settle);
+/* Whether it is settled already: until then nobody reads it. It may be a second version of its key, and go again. */
+typedef bool neap_settled_func(void *user, const struct neap_key *key, uint32_t tier, uint64_t generation);
 
 #endif

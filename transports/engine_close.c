@@ -2,6 +2,7 @@
 #include "transports/batch_fsm.h"
 #include "transports/engine_life_fsm.h"
 #include "transports/engine_state.h"
+#include "transports/lean.h"
 
 /* What cannot tell that it has ended is looked at again: fences, other cores, the dispatcher's queue. */
 #define LOOK_INTERVAL_NS 1000000u
@@ -40,6 +41,20 @@ int neap_engine_begin_close(struct neap_engine *engine, void (*closed)(void *use
 	}
 	neap_reactor_touch(engine->reactor);
 	return NEAP_OK;
+}
+
+int neap_engine_lean(struct neap_engine *engine)
+{
+	if (!neap_engine_is_running(engine))
+		return NEAP_ECLOSED;
+	atomic_fetch_add(&engine->joined, 1);
+	return NEAP_OK;
+}
+
+void neap_engine_let_go(struct neap_engine *engine)
+{
+	atomic_fetch_sub(&engine->joined, 1);
+	neap_engine_wake(engine);
 }
 
 void neap_engine_stop(struct neap_dependent *dependent)

@@ -2,7 +2,6 @@
 #ifndef APPS_MASTER_MASTER_H
 #define APPS_MASTER_MASTER_H
 
-#include "apps/common/flags.h"
 #include "apps/common/host.h"
 #include "apps/common/http.h"
 #include "apps/common/trace_dump.h"
@@ -11,19 +10,9 @@
 #include "store/master/service.h"
 #include "store/rpc/server.h"
 
-struct master_flags {
-	const char *deployment_mode, *rpc_address, *metrics_host, *metadata_host, *ready_file, *trace_file;
-	uint64_t rpc_port, metrics_port, metadata_port;
-	bool metadata, first, quiet;
-	double client_ttl, client_crashed_ttl, announce_timeout;
-	uint64_t max_client_per_key, keys_max, replicas_max, key_length_max, clients_max, segments_max, connections_max;
-	uint64_t metadata_entries_max, metadata_value_max, metadata_bytes_max;
-};
-
 #define MASTER_ROUTES 9u
 
 struct master {
-	const struct master_flags *flags;
 	struct app_host host;
 	struct app_trace trace;
 	struct neap_local_directory *directory;

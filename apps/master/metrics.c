@@ -120,7 +120,7 @@ static void add_methods(struct app_prometheus *out, const struct neap_master_ser
 	counter(out, "master_remove_replica_failures_total", stats->removes_failed, "Announced removals that were not accepted");
 	const struct neap_master_method_stats *gets = &stats->methods[NEAP_KEY_OP_REPLICAS];
 	counter(out, "total_get_nums_", gets->items, "Keys that readers asked for");
-	counter(out, "valid_get_nums_", gets->items - gets->failed_items - gets->misses, "Keys that readers asked for and were told a place of");
+	counter(out, "valid_get_nums_", gets->items - gets->failed_items - gets->misses, "Of these, keys whose place they were told");
 }
 
 static void add_latencies(struct app_prometheus *out, const struct neap_master_service_stats *stats)
@@ -176,7 +176,8 @@ static void add_rpc(struct app_prometheus *out, const struct master *master, con
 	counter(out, "neap_master_rpc_connections_total", stats.connections, "Connections so far");
 	counter(out, "neap_master_rpc_calls_total", stats.calls, "Calls that came");
 	counter(out, "neap_master_rpc_expired_total", stats.expired, "Calls whose deadline had passed when they came");
-	counter(out, "neap_master_rpc_refused_total", stats.refused + stats.refused_window + stats.refused_memory, "Calls refused before a method ran");
+	counter(out, "neap_master_rpc_refused_total", stats.refused + stats.refused_window + stats.refused_memory,
+	        "Calls refused before a method ran");
 	counter(out, "neap_master_rpc_broken_total", stats.broken, "Connections that ended without a goodbye");
 	counter(out, "neap_master_service_refused_total", service->refused, "Calls that the service refused");
 	counter(out, "neap_master_service_strangers_total", service->strangers, "Calls that spoke for another client than their own");

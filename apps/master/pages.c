@@ -81,8 +81,8 @@ void master_serve_health(void *user, struct app_http_request *request)
 	}
 	struct app_text text = {.max = 4096};
 	app_text_format(&text,
-	                "{\"status\":\"%s\",\"keys\":%" PRIu64 ",\"clients\":%" PRIu32 ",\"healthy_clients\":%" PRIu32 ",\"owing_clients\":%" PRIu32
-	                "}\n",
+	                "{\"status\":\"%s\",\"keys\":%" PRIu64 ",\"clients\":%" PRIu32 ",\"healthy_clients\":%" PRIu32
+	                ",\"owing_clients\":%" PRIu32 "}\n",
 	                stats.recovering ? "RECOVERING" : "OK", stats.keys, stats.clients, stats.healthy, stats.owing);
 	app_http_answer_text(request, 200, APP_HTTP_JSON, &text);
 }
@@ -237,8 +237,8 @@ static void add_replica(struct app_text *text, const struct neap_key_replica *re
 	                replica->client.first, replica->client.second, replica->segment.first, replica->segment.second);
 	app_text_json(text, replica->host, strnlen(replica->host, sizeof replica->host));
 	app_text_format(text,
-	                ",\"rpc_port\":%u,\"object_size\":%" PRIu64 ",\"generation\":%" PRIu64 ",\"priority\":%" PRId32 ",\"memory_type\":%" PRIu32
-	                "}",
+	                ",\"rpc_port\":%u,\"object_size\":%" PRIu64 ",\"generation\":%" PRIu64 ",\"priority\":%" PRId32
+	                ",\"memory_type\":%" PRIu32 "}",
 	                (unsigned)replica->port, replica->size, replica->generation, replica->priority, replica->memory_type);
 }
 

@@ -80,7 +80,7 @@ NEAP_API int neap_engine_join(struct neap_engine **engine_p, struct neap_reactor
                               size_t why_size);
 
 /* Begins to close: pending operations complete as CANCELED, then `closed` is called once (from a turn) and the engine is gone.
- * Allowed from callbacks. Ends within drain_timeout_ms. */
+ * Allowed from callbacks. Ends within drain_timeout_ms. NEAP_EBUSY while other cores have joined it, or a store is open on it. */
 NEAP_API int neap_engine_close(struct neap_engine *engine, void (*closed)(void *user), void *user);
 
 /* The published segment name ("127.0.0.1:15234"), handshake and data ports really bound, this start's instance id. */

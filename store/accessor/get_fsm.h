@@ -25,53 +25,53 @@
 #define FSM_ACTIONS(A) \
 	A(find) A(next) A(pin) A(read) A(move) A(recall) A(check) A(pause) A(stop) A(halt) A(expire) A(tell) A(tell_held) A(release) \
 	A(fetch)
-#define FSM_ROWS(R)                                                                                                          \
-	/*           TIMEOUT               START              ANSWERED              FORWARD            REVERSE                   \
-	             EMPTY                 ANEW               LOST                  RESUME             REFUSED                   \
-	             OVER                  BROKEN             QUIET                 HELD               CANCEL                    \
-	             HERE */                                                                                                 \
-	R(NEW,       NEVER,                GO(FINDING, find), NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
+#define FSM_ROWS(R)                                                                                                         \
+	/*           TIMEOUT               START              ANSWERED              FORWARD            REVERSE                  \
+	             EMPTY                 ANEW               LOST                  RESUME             REFUSED                  \
+	             OVER                  BROKEN             QUIET                 HELD               CANCEL                   \
+	             HERE */                                                                                                    \
+	R(NEW,       NEVER,                GO(FINDING, find), NEVER,                NEVER,             NEVER,                   \
 	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
-	             GO(FETCHING, fetch)) \
-	R(FINDING,   GO(DONE, expire),     NEVER,             GO(REACHING, next),   NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),           \
-	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),                   \
-	             NEVER) \
-	R(REACHING,  GO(DONE, expire),     NEVER,             NEVER,                GO(PINNING, pin),  GO(MOVING, move),         \
-	             GO(DONE, tell),       GO(FINDING, find), NEVER,                NEVER,             GO(REACHING, next),       \
-	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),                   \
-	             NEVER) \
-	R(PINNING,   GO(PINNING, halt),    NEVER,             GO(READING, read),    NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             GO(PINNING, pause),   GO(PINNING, pin),  GO(REACHING, next),       \
-	             NEVER,                NEVER,             NEVER,                NEVER,             GO(PINNING, stop),                   \
-	             NEVER) \
-	R(READING,   NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                GO(REACHING, next), NEVER,               GO(HOLDING, tell_held), GO(READING, stop),                   \
-	             NEVER) \
-	R(MOVING,    GO(MOVING, halt),     NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             GO(RECALLING, recall), NEVER,            NEVER,                NEVER,             GO(MOVING, stop),                   \
-	             NEVER) \
-	R(RECALLING, NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                GO(MOVING, move),  GO(REACHING, next),       \
-	             NEVER,                NEVER,             NEVER,                NEVER,             SKIP,                   \
-	             NEVER) \
-	R(CHECKING,  NEVER,                NEVER,             GO(DONE, tell),       NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                GO(REACHING, next), NEVER,               NEVER,             SKIP,                   \
-	             NEVER) \
-	R(FETCHING,  NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                    \
-	             GO(DONE, tell),       NEVER,             NEVER,                NEVER,             GO(FINDING, find),        \
-	             NEVER,                NEVER,             NEVER,                GO(HOLDING, tell_held), SKIP,                \
-	             NEVER) \
-	R(HOLDING,   NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             GO(DONE, release),    NEVER,             SKIP,                   \
-	             NEVER) \
-	R(DONE,      NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
-	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                    \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             GO(FETCHING, fetch))                                                                                       \
+	R(FINDING,   GO(DONE, expire),     NEVER,             GO(REACHING, next),   NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),          \
+	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),          \
+	             NEVER)                                                                                                     \
+	R(REACHING,  GO(DONE, expire),     NEVER,             NEVER,                GO(PINNING, pin),  GO(MOVING, move),        \
+	             GO(DONE, tell),       GO(FINDING, find), NEVER,                NEVER,             GO(REACHING, next),      \
+	             NEVER,                NEVER,             NEVER,                NEVER,             GO(DONE, tell),          \
+	             NEVER)                                                                                                     \
+	R(PINNING,   GO(PINNING, halt),    NEVER,             GO(READING, read),    NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             GO(PINNING, pause),   GO(PINNING, pin),  GO(REACHING, next),      \
+	             NEVER,                NEVER,             NEVER,                NEVER,             GO(PINNING, stop),       \
+	             NEVER)                                                                                                     \
+	R(READING,   NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                GO(REACHING, next), NEVER,               GO(HOLDING, tell_held), GO(READING, stop),  \
+	             NEVER)                                                                                                     \
+	R(MOVING,    GO(MOVING, halt),     NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             GO(RECALLING, recall), NEVER,            NEVER,                NEVER,             GO(MOVING, stop),        \
+	             NEVER)                                                                                                     \
+	R(RECALLING, NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                GO(MOVING, move),  GO(REACHING, next),      \
+	             NEVER,                NEVER,             NEVER,                NEVER,             SKIP,                    \
+	             NEVER)                                                                                                     \
+	R(CHECKING,  NEVER,                NEVER,             GO(DONE, tell),       NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                GO(REACHING, next), NEVER,               NEVER,             SKIP,                    \
+	             NEVER)                                                                                                     \
+	R(FETCHING,  NEVER,                NEVER,             GO(CHECKING, check),  NEVER,             NEVER,                   \
+	             GO(DONE, tell),       NEVER,             NEVER,                NEVER,             GO(FINDING, find),       \
+	             NEVER,                NEVER,             NEVER,                NEVER,             SKIP,                    \
+	             NEVER)                                                                                                     \
+	R(HOLDING,   NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             GO(DONE, release),    NEVER,             SKIP,                    \
+	             NEVER)                                                                                                     \
+	R(DONE,      NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
+	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
 	             NEVER,                NEVER,             NEVER,                NEVER,             NEVER,                   \
 	             NEVER)
 #include "fsm/declare.h"

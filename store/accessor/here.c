@@ -19,8 +19,10 @@ bool accessor_begins_here(struct accessor_op *op)
 	if (!accessor->options.owner || op->stopped || op->kind == ACCESSOR_RESOLVE)
 		return false;
 	neap_owner_look_up(accessor->options.owner, &key, &facts);
+	const struct neap_places *places = &accessor->places;
 	if (op->kind == ACCESSOR_GET)
-		return facts.exists && facts.in_memory;
+		return facts.exists && facts.in_memory &&
+		       (!places->settled || places->settled(places->directory, &key, facts.tier, facts.generation));
 	return facts.exists || (accessor->places.stays_here && accessor->places.stays_here(accessor->places.directory, &key, op->total));
 }
 

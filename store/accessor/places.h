@@ -31,6 +31,7 @@ struct neap_places {
 	/* For an accessor with an owner in its own process. Whether a value is to stay here, if it can, without a question to the directory. */
 	bool (*stays_here)(void *directory, const struct neap_key *key, uint64_t size);
 	neap_settle_func *settle; /* of a value that was put here. NULL: nobody has to know */
+	neap_settled_func *settled; /* a value that is here is to be read. NULL: every one is */
 	void (*forget)(void *directory, struct neap_settle *settle); /* no answer is wanted any more */
 	void *directory;
 };

@@ -28,65 +28,65 @@
 #define FSM_ACTIONS(A) \
 	A(place) A(next) A(reserve) A(write) A(commit) A(revoke) A(move) A(look) A(pause) A(stop) A(halt) A(cut) A(expire) A(give_up) A(again) \
 	A(unsure) A(end) A(tell) A(tell_held) A(release) A(keep) A(settle) A(forget)
-#define FSM_ROWS(R)                                                                                                          \
-	/*            TIMEOUT                START                 ANSWERED               FORWARD                REVERSE         \
-	              EMPTY                  LATE                  EXISTS                 LOST                   RESUME          \
-	              REFUSED                BROKEN                UNSURE                 QUIET                  HELD            \
-	              CANCEL                 HERE */                                                                             \
-	R(NEW,        NEVER,                 GO(PLACING, place),   NEVER,                 NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                GO(LOOKING, look),     NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              NEVER,                 GO(KEEPING, keep))                                                                                                     \
-	R(PLACING,    GO(ENDING, expire),    NEVER,                GO(REACHING, next),    NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                GO(LOOKING, look),                 NEVER,                 NEVER,          \
-	              GO(ENDING, end),       NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              GO(ENDING, end), NEVER) \
+#define FSM_ROWS(R)                                                                                                         \
+	/*            TIMEOUT                START                 ANSWERED               FORWARD                REVERSE        \
+	              EMPTY                  LATE                  EXISTS                 LOST                   RESUME         \
+	              REFUSED                BROKEN                UNSURE                 QUIET                  HELD           \
+	              CANCEL                 HERE */                                                                            \
+	R(NEW,        NEVER,                 GO(PLACING, place),   NEVER,                 NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                GO(LOOKING, look),     NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              NEVER,                 GO(KEEPING, keep))                                                                 \
+	R(PLACING,    GO(ENDING, expire),    NEVER,                GO(REACHING, next),    NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                GO(LOOKING, look),     NEVER,                 NEVER, \
+	              GO(ENDING, end),       NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              GO(ENDING, end), NEVER)                                                                                   \
 	R(REACHING,   GO(ENDING, expire),    NEVER,                NEVER,                 GO(RESERVING, reserve), GO(MOVING, move), \
-	              GO(ENDING, end),       NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              GO(REACHING, next),    NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              GO(ENDING, end), NEVER) \
-	R(RESERVING,  GO(RESERVING, halt),   NEVER,                GO(WRITING, write),    NEVER,                 NEVER,          \
+	              GO(ENDING, end),       NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              GO(REACHING, next),    NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              GO(ENDING, end), NEVER)                                                                                   \
+	R(RESERVING,  GO(RESERVING, halt),   NEVER,                GO(WRITING, write),    NEVER,                 NEVER,         \
 	              NEVER,                 GO(REVOKING, revoke), GO(LOOKING, look),     GO(RESERVING, pause),  GO(RESERVING, reserve), \
-	              GO(REACHING, next),    NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              GO(RESERVING, stop), NEVER) \
-	R(WRITING,    NEVER,                 NEVER,                GO(COMMITTING, commit), NEVER,                NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              NEVER,                 GO(REVOKING, revoke), NEVER,                 NEVER,                 NEVER,          \
-	              GO(WRITING, stop), NEVER) \
-	R(COMMITTING, GO(COMMITTING, halt),  NEVER,                GO(ENDING, end),       NEVER,                 NEVER,          \
+	              GO(REACHING, next),    NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              GO(RESERVING, stop), NEVER)                                                                               \
+	R(WRITING,    NEVER,                 NEVER,                GO(COMMITTING, commit), NEVER,                NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              NEVER,                 GO(REVOKING, revoke), NEVER,                 NEVER,                 NEVER,         \
+	              GO(WRITING, stop), NEVER)                                                                                 \
+	R(COMMITTING, GO(COMMITTING, halt),  NEVER,                GO(ENDING, end),       NEVER,                 NEVER,         \
 	              NEVER,                 NEVER,                GO(LOOKING, look),     GO(COMMITTING, pause), GO(COMMITTING, commit), \
-	              GO(REACHING, next),    GO(REVOKING, revoke), GO(ENDING, unsure),    NEVER,                 NEVER,          \
-	              SKIP, NEVER) \
-	R(REVOKING,   GO(REVOKING, cut),     NEVER,                GO(REACHING, next),    NEVER,                 NEVER,          \
+	              GO(REACHING, next),    GO(REVOKING, revoke), GO(ENDING, unsure),    NEVER,                 NEVER,         \
+	              SKIP, NEVER)                                                                                              \
+	R(REVOKING,   GO(REVOKING, cut),     NEVER,                GO(REACHING, next),    NEVER,                 NEVER,         \
 	              NEVER,                 NEVER,                NEVER,                 GO(REVOKING, pause),   GO(REVOKING, revoke), \
-	              GO(REACHING, give_up), NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              SKIP, NEVER) \
-	R(MOVING,     GO(MOVING, halt),      NEVER,                GO(ENDING, end),       NEVER,                 NEVER,          \
+	              GO(REACHING, give_up), NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              SKIP, NEVER)                                                                                              \
+	R(MOVING,     GO(MOVING, halt),      NEVER,                GO(ENDING, end),       NEVER,                 NEVER,         \
 	              NEVER,                 NEVER,                GO(LOOKING, look),     GO(MOVING, pause),     GO(MOVING, move), \
-	              GO(REACHING, next),    NEVER,                GO(ENDING, unsure),    NEVER,                 NEVER,          \
-	              GO(MOVING, stop), NEVER) \
-	R(LOOKING,    GO(LOOKING, halt),     NEVER,                GO(ENDING, end),       NEVER,                 NEVER,          \
+	              GO(REACHING, next),    NEVER,                GO(ENDING, unsure),    NEVER,                 NEVER,         \
+	              GO(MOVING, stop), NEVER)                                                                                  \
+	R(LOOKING,    GO(LOOKING, halt),     NEVER,                GO(ENDING, end),       NEVER,                 NEVER,         \
 	              GO(REACHING, again),   NEVER,                NEVER,                 GO(LOOKING, pause),    GO(LOOKING, look), \
-	              GO(ENDING, end),       NEVER,                GO(ENDING, unsure),    NEVER,                 NEVER,          \
-	              GO(LOOKING, stop), NEVER) \
-	R(KEEPING,    NEVER,                 NEVER,                GO(SETTLING, settle),  NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              GO(PLACING, place),    GO(ENDING, end),      NEVER,                 NEVER,                 NEVER,          \
-	              SKIP,                  NEVER) \
-	R(SETTLING,   NEVER,                 NEVER,                GO(ENDING, end),       NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              GO(ENDING, end),       NEVER,                GO(ENDING, unsure),    NEVER,                 NEVER,          \
-	              GO(ENDING, forget),    NEVER) \
-	R(ENDING,     NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
+	              GO(ENDING, end),       NEVER,                GO(ENDING, unsure),    NEVER,                 NEVER,         \
+	              GO(LOOKING, stop), NEVER)                                                                                 \
+	R(KEEPING,    NEVER,                 NEVER,                GO(SETTLING, settle),  NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              GO(PLACING, place),    GO(ENDING, end),      NEVER,                 NEVER,                 NEVER,         \
+	              SKIP,                  NEVER)                                                                             \
+	R(SETTLING,   NEVER,                 NEVER,                GO(ENDING, end),       NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              GO(ENDING, end),       NEVER,                GO(ENDING, unsure),    NEVER,                 NEVER,         \
+	              GO(ENDING, forget),    NEVER)                                                                             \
+	R(ENDING,     NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
 	              NEVER,                 NEVER,                NEVER,                 GO(DONE, tell),        GO(HOLDING, tell_held), \
-	              SKIP, NEVER) \
-	R(HOLDING,    NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 GO(DONE, release),     NEVER,          \
-	              SKIP, NEVER) \
-	R(DONE,       NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,          \
+	              SKIP, NEVER)                                                                                              \
+	R(HOLDING,    NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 GO(DONE, release),     NEVER,         \
+	              SKIP, NEVER)                                                                                              \
+	R(DONE,       NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
 	              NEVER, NEVER)
 #include "fsm/declare.h"

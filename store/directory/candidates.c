@@ -1,5 +1,6 @@
 /* The choice of places: docs/DIRECTORY.md has the rules in words. */
 #include "store/directory/candidates.h"
+#include <float.h>
 #include <string.h>
 
 static bool tagged(const struct neap_key_segment *segment, const char (*tags)[NEAP_KEY_TAG_SIZE], uint32_t count)
@@ -56,10 +57,11 @@ static bool consider(const struct neap_client *client, const struct neap_key_wri
 		if (!pick->segment || free > room(pick->segment))
 			pick->segment = segment;
 	}
-	/* A value lies in one segment: many small rests do not make a place. */
-	if (total <= 0 || !pick->segment || room(pick->segment) < size)
+	/* A value lies in one segment: many small rests do not make a place. Owners evict: a full one is a place after all others. */
+	if (total <= 0 || !pick->segment || pick->segment->info.capacity < size)
 		return false;
-	pick->score = (double)pick->available / total * weight;
+	pick->crowded = room(pick->segment) < size;
+	pick->score = pick->crowded ? 0 : (double)pick->available / total * weight;
 	return true;
 }
 
@@ -99,12 +101,15 @@ static void sort(struct neap_candidate_pick *picks, uint32_t count)
 struct collection {
 	struct neap_candidate_pick *picks;
 	uint32_t count, max, seen; /* max 0: all */
+	bool crowded;              /* one of them is */
 	const struct neap_key_write_config *config;
 	struct neap_reactor *reactor;
 };
 
 static double order_of(struct collection *collection, const struct neap_candidate_pick *pick)
 {
+	if (pick->crowded)
+		return -DBL_MAX;
 	if (!collection->config->early_return)
 		return pick->score;
 	switch (collection->config->strategy) {
@@ -123,6 +128,7 @@ static bool collect(struct collection *collection, struct neap_candidate_pick *p
 {
 	pick->order = order_of(collection, pick);
 	collection->seen++;
+	collection->crowded = collection->crowded || pick->crowded;
 	if (collection->max && collection->count == collection->max) {
 		if (better(pick, &collection->picks[0])) {
 			collection->picks[0] = *pick;
@@ -135,7 +141,7 @@ static bool collect(struct collection *collection, struct neap_candidate_pick *p
 				sink(collection->picks, collection->count, i);
 	}
 	return collection->config->early_return && collection->config->strategy == NEAP_KEY_ORDERED &&
-	       collection->count == collection->max;
+	       collection->count == collection->max && !collection->crowded;
 }
 
 static bool owns(const struct neap_clients *clients, uint32_t key, const struct neap_client *client)
@@ -179,7 +185,7 @@ static void collect_all(const struct neap_clients *clients, struct collection *c
 	uint32_t kept = 0;
 	/* The caller's own place is looked at first: what stops early has it. */
 	if (own && early && config->remote_weight < 1 && neap_client_status(own) == NEAP_KEY_HEALTHY && !owns(clients, key, own) &&
-	    consider(own, config, size, 1 - config->remote_weight, &pick)) {
+	    consider(own, config, size, 1 - config->remote_weight, &pick) && !pick.crowded) {
 		collection->picks[0] = pick;
 		kept = 1;
 		if (collection->max == 1) {
@@ -191,7 +197,7 @@ static void collect_all(const struct neap_clients *clients, struct collection *c
 	}
 	for (const struct neap_client *client = clients->first; client; client = client->next) {
 		double weight = client == own ? 1 - config->remote_weight : config->remote_weight;
-		if ((client == own && early) || weight <= 0 || neap_client_status(client) != NEAP_KEY_HEALTHY)
+		if ((client == own && kept) || weight <= 0 || neap_client_status(client) != NEAP_KEY_HEALTHY)
 			continue;
 		if (!owns(clients, key, client) && consider(client, config, size, weight, &pick) && collect(collection, &pick))
 			break;

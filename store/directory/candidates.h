@@ -9,6 +9,7 @@ struct neap_candidate_pick {
 	const struct neap_client *client;
 	struct neap_client_segment *segment; /* with the most room */
 	uint64_t available;
+	bool crowded;        /* it would have to evict */
 	double score, order; /* order: by which it is kept or dropped */
 };
 

@@ -109,7 +109,7 @@ static int claim(struct neap_routes *routes, const struct neap_route_key *key, u
 	bool stamped = !neap_key_stamp_none(change->stamp);
 	bool full = max && !has_it && rivals.clients >= max;
 	if (rivals.differ && !(stamped && neap_key_stamp_before(change->stamp, rivals.differ_first)))
-		return full ? NEAP_STORE_REPLICA_NUM_EXCEEDED : NEAP_STORE_OBJECT_ALREADY_EXISTS;
+		return NEAP_STORE_OBJECT_ALREADY_EXISTS;
 	if (full && !(stamped && neap_key_stamp_before(change->stamp, rivals.last)))
 		return NEAP_STORE_REPLICA_NUM_EXCEEDED;
 	if (rivals.differ)

@@ -75,7 +75,7 @@ int neap_announcer_create(struct neap_announcer **announcer_p, struct neap_react
                           const struct neap_announcer_options *options);
 /* Registers and goes on for ever. */
 void neap_announcer_start(struct neap_announcer *announcer);
-/* Unregisters; `closed` once, from a turn. Watches end with NEAP_ECLOSED before. */
+/* Unregisters; `closed` once, from a turn: destroy it then, or there. Watches end with NEAP_ECLOSED before. */
 void neap_announcer_close(struct neap_announcer *announcer, void (*closed)(void *user), void *user);
 /* At once, without a word to anybody. */
 void neap_announcer_destroy(struct neap_announcer *announcer);
@@ -109,6 +109,8 @@ struct neap_announcer_watch {
 /* NEAP_ANNOUNCER_ACCEPTED: it is, and `done` is not called. 0: `done` will be. NEAP_EINVAL, NEAP_ECLOSED. */
 int neap_announcer_ask(struct neap_announcer *announcer, struct neap_announcer_watch *watch);
 void neap_announcer_forget(struct neap_announcer_watch *watch); /* harmless when it has ended */
+/* The directory, this one or one before it, has accepted this value. */
+bool neap_announcer_knows(const struct neap_announcer *announcer, struct neap_key_text key, struct neap_key_id segment, uint64_t generation);
 
 void neap_announcer_stats(const struct neap_announcer *announcer, struct neap_announcer_stats *stats_p);
 /* What does not hold, or NULL: for tests. */

@@ -54,6 +54,14 @@ static void done(struct neap_key_call *call, int error)
 		learn(announcer, &call->as.heartbeat);
 }
 
+/* A directory that has gone is to be noticed within a few beats. */
+static uint32_t patience_ms(const struct neap_announcer_options *options)
+{
+	uint32_t beats_ms = 3 * options->heartbeat_ms;
+	beats_ms = beats_ms < 1000 ? 1000 : beats_ms;
+	return beats_ms < options->call_ms ? beats_ms : options->call_ms;
+}
+
 static void due(struct neap_timer *timer, void *user)
 {
 	struct neap_announcer *announcer = user;
@@ -65,7 +73,7 @@ static void due(struct neap_timer *timer, void *user)
 	if (options->usages)
 		options->usages(options->user, beat->usages, options->segment_count);
 	beat->call = (struct neap_key_call){.op = NEAP_KEY_OP_HEARTBEAT,
-	                                    .deadline_ns = announcer_after(announcer, options->call_ms),
+	                                    .deadline_ns = announcer_after(announcer, patience_ms(options)),
 	                                    .done = done,
 	                                    .user = announcer};
 	beat->call.as.heartbeat = (struct neap_key_heartbeat){

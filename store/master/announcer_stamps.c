@@ -167,6 +167,11 @@ int neap_announcer_ask(struct neap_announcer *announcer, struct neap_announcer_w
 	return NEAP_OK;
 }
 
+bool neap_announcer_knows(const struct neap_announcer *announcer, struct neap_key_text key, struct neap_key_id segment, uint64_t generation)
+{
+	return announcer_stamp_of(announcer, announcer_hash(announcer, key, segment), generation) != NULL;
+}
+
 void neap_announcer_forget(struct neap_announcer_watch *watch)
 {
 	if (!watch->slot)

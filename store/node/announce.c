@@ -70,6 +70,12 @@ void node_forget_settle(void *user, struct neap_settle *settle)
 	neap_announcer_forget(watch_of(settle));
 }
 
+bool node_settled(void *user, const struct neap_key *key, uint32_t tier, uint64_t generation)
+{
+	const struct neap_store *store = ((struct node_places *)user)->store;
+	return store->announcer && neap_announcer_knows(store->announcer, node_text(key), store->segments[tier].id, generation);
+}
+
 /* --- the announcer asks ------------------------------------------------------------------------------------------------------- */
 
 static bool next(void *user, struct neap_announcer_cursor *cursor, struct neap_announcement *value_p)
@@ -109,7 +115,7 @@ static void usages(void *user, struct neap_key_usage *usages_p, uint32_t count)
 		}
 }
 
-int node_announcer_open(struct neap_store *store, uint32_t heartbeat_ms)
+int node_announcer_open(struct neap_store *store, uint32_t heartbeat_ms, uint32_t stamps_max)
 {
 	struct neap_announcer_options options = {
 		.directory = store->directory,
@@ -123,6 +129,7 @@ int node_announcer_open(struct neap_store *store, uint32_t heartbeat_ms)
 		.usages = usages,
 		.user = store,
 		.heartbeat_ms = heartbeat_ms,
+		.stamps_max = stamps_max,
 	};
 	memcpy(options.host, store->host, sizeof options.host);
 	return neap_announcer_create(&store->announcer, store->reactor, &options);

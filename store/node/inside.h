@@ -158,7 +158,8 @@ void node_published(void *user, const struct neap_owner_value *value);
 void node_withdrawn(void *user, const struct neap_owner_value *value);
 int node_settle(void *user, struct neap_settle *settle);
 void node_forget_settle(void *user, struct neap_settle *settle);
-int node_announcer_open(struct neap_store *store, uint32_t heartbeat_ms);
+bool node_settled(void *user, const struct neap_key *key, uint32_t tier, uint64_t generation);
+int node_announcer_open(struct neap_store *store, uint32_t heartbeat_ms, uint32_t stamps_max);
 
 /* --- life.c */
 void node_life_ended(void *store); /* the part that was being closed has */

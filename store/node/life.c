@@ -32,7 +32,7 @@ static void look_ready(struct neap_store *store, uint64_t now_ns)
 {
 	void (*ready)(void *user, int error, const char *why) = store->ready;
 	bool known = is_known(store);
-	char why[NODE_WHY_MAX] = "";
+	char why[NODE_WHY_MAX + 64] = "";
 	if (!ready || (!known && now_ns < store->ready_by_ns))
 		return;
 	if (!known)
@@ -122,6 +122,7 @@ void node_begin_life(struct neap_store *store)
 static void unannounced(void *user)
 {
 	struct neap_store *store = user;
+	neap_announcer_destroy(store->announcer);
 	store->announcer = NULL;
 	if (store->machine.state == store_life_UNANNOUNCING)
 		node_life_ended(store);

@@ -1,5 +1,7 @@
 /* A store put together: what its options mean, and which part is made when. */
+#include "store/directory/candidates.h"
 #include "store/node/inside.h"
+#include "transports/lean.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,6 +98,11 @@ static int take_placement(struct neap_store *store, const struct neap_store_plac
 			return wrong(NEAP_EINVAL, why, why_size, "placement.tags[%u] is longer than %zu bytes", i, sizeof config.tags[i] - 1);
 		memcpy(config.tags[i], placement->tags[i], strlen(placement->tags[i]));
 	}
+	if (neap_candidates_check(&config))
+		return wrong(NEAP_EINVAL, why, why_size,
+		             "placement: a remote_weight of %g and a local_write_waterline of %g leave no place: with 0 the other must be more "
+		             "than 0, with 1 less than 1",
+		             config.remote_weight, config.local_write_waterline);
 	store->placement = config;
 	return NEAP_OK;
 }
@@ -184,6 +191,7 @@ static int open_owner(struct neap_store *store, const struct neap_store_options 
 		.address = address,
 		.rpc = {.epoch = neap_random_u64(store->reactor)},
 		.settle = o->early ? NULL : node_settle,
+		.settled = o->early ? NULL : node_settled,
 		.user = &store->places,
 	};
 	memcpy(service.rpc.instance, store->instance, sizeof store->instance);
@@ -277,7 +285,7 @@ static int open_all(struct neap_store *store, const struct neap_store_options *o
 		error = open_owner(store, o, &address, why, why_size);
 	if (!error)
 		error = open_accessor(store, o, why, why_size);
-	if (!error && store->owner && (error = node_announcer_open(store, o->heartbeat_ms)) != NEAP_OK)
+	if (!error && store->owner && (error = node_announcer_open(store, o->heartbeat_ms, (uint32_t)o->keys_max)) != NEAP_OK)
 		return wrong(error, why, why_size, "announcer: %s", neap_error_text(error));
 	return error;
 }
@@ -310,6 +318,7 @@ void node_release(struct neap_store *store)
 		neap_release(reactor, sweep->keys, NODE_SWEEP_KEYS * sizeof *sweep->keys);
 	if (sweep->text)
 		neap_release(reactor, sweep->text, NODE_SWEEP_TEXT);
+	neap_engine_let_go(store->engine);
 	neap_release(reactor, store, sizeof *store);
 }
 
@@ -330,6 +339,8 @@ int neap_store_create(struct neap_store **store_p, struct neap_engine *engine, c
 	store->reactor = reactor;
 	neap_engine_instance(engine, store->instance);
 	int error = neap_reactor_class_of(reactor, &store_life_kind, &store->life_class);
+	if (!error)
+		error = neap_engine_lean(engine);
 	if (error) {
 		neap_release(reactor, store, sizeof *store);
 		return wrong(error, why, why_size, "%s", neap_error_text(error));

@@ -297,6 +297,7 @@ struct neap_places node_places_face(struct node_places *places)
 		.replicas = replicas,
 		.stays_here = stays_here,
 		.settle = places->store->early ? NULL : node_settle,
+		.settled = places->store->early ? NULL : node_settled,
 		.forget = node_forget_settle,
 		.directory = places,
 	};

@@ -29,6 +29,7 @@ struct neap_peer_service_options {
 	bool (*is_own)(void *user, const uint8_t instance[16], const char *segment, const uint8_t *engine);
 	/* A value is committed, or was there when somebody wanted to put it: its caller is told when the directory knows it. NULL: at once. */
 	neap_settle_func *settle;
+	neap_settled_func *settled; /* readers are refused until it says so (REPLICA_IS_NOT_READY). NULL: every value is to be read */
 	void *user;
 };
 

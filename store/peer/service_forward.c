@@ -208,6 +208,10 @@ void peer_pin_key(void *user, const struct neap_rpc_incoming *incoming, const vo
 	peer_finish_pins(service, incoming->instance, &pin_key->finished);
 	if (!peer_begin(service, incoming, &neap_method_pin_key, &call) || !names_own_engine(&call, &key, &pin_key->engine))
 		return;
+	struct neap_key_facts facts;
+	neap_owner_look_up(service->owner, &key, &facts);
+	if (!peer_is_settled(&call, &key, &facts))
+		return;
 	uint64_t wait_ns = peer_wait_for_room(service, &call, PEER_PIN);
 	if (wait_ns) {
 		refuse_for_quota(&call, PEER_PIN, &key, wait_ns);

@@ -72,7 +72,11 @@ struct peer_operation {
 	uint32_t crc, key_length;
 	bool has_crc;
 	struct neap_settle settle;
-	struct committed_reply reply; /* what is answered then */
+	bool look; /* LookUp */
+	union {    /* what is answered then */
+		struct committed_reply committed;
+		struct look_up_reply look_up;
+	} reply;
 	char *key_outside;
 	char key_inside[PEER_KEY_INSIDE];
 };
@@ -119,6 +123,10 @@ static inline struct neap_key peer_key(struct neap_rpc_view view)
 
 /* A value is there: the reply, when the directory has heard of it. Ends the operation. */
 void peer_settle(struct peer_operation *operation, const struct committed_reply *reply);
+/* Of a LookUp: a value that is not settled is pending. */
+void peer_settle_look(const struct peer_call *call, const struct neap_key *key, const struct look_up_reply *reply);
+/* Whether a value may be read. False: it was refused. */
+bool peer_is_settled(const struct peer_call *call, const struct neap_key *key, const struct neap_key_facts *facts);
 /* The same for a call that has no operation yet. */
 void peer_settle_call(const struct peer_call *call, const struct neap_key *key, const struct committed_reply *reply);
 

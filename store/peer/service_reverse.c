@@ -255,6 +255,8 @@ void peer_read_remote_data(void *user, const struct neap_rpc_incoming *incoming,
 	if (buffers && !read_slices(&call, &read_remote_data->dest_buffers, &slices))
 		return;
 	neap_owner_look_up(service->owner, &key, &facts);
+	if (!peer_is_settled(&call, &key, &facts))
+		return;
 	bool fits = facts.exists && facts.in_memory && facts.size <= read_remote_data->inline_max;
 	if (!facts.exists)
 		refuse_move(&call, NEAP_STORE_OBJECT_NOT_FOUND);

@@ -1,4 +1,4 @@
-/* The last step of a put: the directory knows the value, and only then is its caller told. */
+/* The last step of a put: the directory knows the value, and only then is its caller told, or anybody else. */
 #include "store/peer/service_inside.h"
 
 #define LONGEST_NS (UINT64_C(10) * 1000000000)
@@ -9,28 +9,46 @@ static struct peer_operation *operation_of(struct neap_settle *question)
 }
 
 /* What the accessor makes of it is in store/accessor/put.c. */
-static void conclude(struct peer_operation *operation, int result)
+static void conclude_put(const struct peer_call *call, const struct committed_reply *reply, int result)
 {
-	struct committed_reply reply = operation->reply;
-	struct peer_call call = peer_operation_end(operation);
 	switch (result) {
 	case NEAP_STORE_OK:
 	case NEAP_STORE_OBJECT_NOT_FOUND: /* committed, and removed or evicted since */
-		peer_answer(&call, &reply);
+		peer_answer(call, reply);
 		break;
 	case NEAP_ETIMEDOUT:
-		peer_refuse(&call, NEAP_STORE_REPLICA_IS_NOT_READY, "it is committed here, but the directory does not know it yet", 0);
+		peer_refuse(call, NEAP_STORE_REPLICA_IS_NOT_READY, "it is committed here, but the directory does not know it yet", 0);
 		break;
 	case NEAP_STORE_OBJECT_ALREADY_EXISTS:
-		peer_refuse(&call, NEAP_STORE_CAS_FAILED, "another owner had the key first, with another value", 0);
+		peer_refuse(call, NEAP_STORE_CAS_FAILED, "another owner had the key first, with another value", 0);
 		break;
 	case NEAP_ECLOSED:
-		peer_refuse(&call, NEAP_STORE_SHUTTING_DOWN, NULL, 0);
+		peer_refuse(call, NEAP_STORE_SHUTTING_DOWN, NULL, 0);
 		break;
 	default:
-		peer_refuse(&call, result, NULL, 0);
+		peer_refuse(call, result, NULL, 0);
 		break;
 	}
+}
+
+/* A value that the directory has refused is going; one that it has not answered for is as good as pending. */
+static void conclude_look(const struct peer_call *call, const struct look_up_reply *reply, int result)
+{
+	bool waits = result == NEAP_ETIMEDOUT || result == NEAP_ECLOSED;
+	if (result == NEAP_STORE_OK)
+		peer_answer(call, reply);
+	else
+		peer_answer(call, &(struct look_up_reply){.pending = waits, .same_write = waits && reply->same_write});
+}
+
+static void conclude(struct peer_operation *operation, int result)
+{
+	struct peer_operation ended = *operation;
+	struct peer_call call = peer_operation_end(operation);
+	if (ended.look)
+		conclude_look(&call, &ended.reply.look_up, result);
+	else
+		conclude_put(&call, &ended.reply.committed, result);
 }
 
 static void settled(struct neap_settle *question, int result)
@@ -47,27 +65,32 @@ static uint64_t until(const struct peer_call *call)
 	return now_ns + left_ns - left_ns / 8;
 }
 
-void peer_settle(struct peer_operation *operation, const struct committed_reply *reply)
+static void begin(struct peer_operation *operation, uint64_t generation)
 {
 	struct neap_peer_service *service = operation->call.service;
 	struct neap_settle *question = &operation->settle;
 	struct neap_key_facts facts;
 	int result = NEAP_STORE_OK;
-	operation->reply = *reply;
 	*question = (struct neap_settle){
 		.key = {operation->key_outside ? operation->key_outside : operation->key_inside, operation->key_length},
-		.generation = reply->generation,
+		.generation = generation,
 		.deadline_ns = until(&operation->call),
 		.settled = settled,
 	};
 	if (service->options.settle) {
 		neap_owner_look_up(service->owner, &question->key, &facts);
 		question->tier = facts.tier;
-		if (facts.exists && facts.generation == reply->generation)
+		if (facts.exists && facts.generation == generation)
 			result = service->options.settle(service->options.user, question);
 	}
 	if (result != NEAP_SETTLING)
 		conclude(operation, result);
+}
+
+void peer_settle(struct peer_operation *operation, const struct committed_reply *reply)
+{
+	operation->reply.committed = *reply;
+	begin(operation, reply->generation);
 }
 
 void peer_settle_call(const struct peer_call *call, const struct neap_key *key, const struct committed_reply *reply)
@@ -80,4 +103,28 @@ void peer_settle_call(const struct peer_call *call, const struct neap_key *key, 
 	operation = peer_operation_begin(call, key);
 	if (operation)
 		peer_settle(operation, reply);
+}
+
+void peer_settle_look(const struct peer_call *call, const struct neap_key *key, const struct look_up_reply *reply)
+{
+	struct peer_operation *operation;
+	if (!call->service->options.settle || !reply->exists) {
+		peer_answer(call, reply);
+		return;
+	}
+	operation = peer_operation_begin(call, key);
+	if (!operation)
+		return;
+	operation->look = true;
+	operation->reply.look_up = *reply;
+	begin(operation, reply->generation);
+}
+
+bool peer_is_settled(const struct peer_call *call, const struct neap_key *key, const struct neap_key_facts *facts)
+{
+	const struct neap_peer_service_options *options = &call->service->options;
+	if (!options->settled || !facts->exists || options->settled(options->user, key, facts->tier, facts->generation))
+		return true;
+	peer_refuse(call, NEAP_STORE_REPLICA_IS_NOT_READY, "the directory has not accepted this value yet", 0);
+	return false;
 }

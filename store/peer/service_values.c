@@ -19,13 +19,14 @@ void peer_look_up(void *user, const struct neap_rpc_incoming *incoming, const vo
 	if (!peer_begin(service, incoming, &neap_method_look_up, &call) || !key_is_right(&call, &key))
 		return;
 	neap_owner_look_up(service->owner, &key, &facts);
-	peer_answer(&call, &(struct look_up_reply){.exists = facts.exists,
-	                                           .same_write = look_up->write_operation_id && facts.write_id == look_up->write_operation_id,
-	                                           .pending = facts.pending,
-	                                           .size_bytes = facts.size,
-	                                           .generation = facts.generation,
-	                                           .has_crc = facts.has_crc,
-	                                           .crc32c = facts.crc});
+	struct look_up_reply reply = {.exists = facts.exists,
+	                              .same_write = look_up->write_operation_id && facts.write_id == look_up->write_operation_id,
+	                              .pending = facts.pending,
+	                              .size_bytes = facts.size,
+	                              .generation = facts.generation,
+	                              .has_crc = facts.has_crc,
+	                              .crc32c = facts.crc};
+	peer_settle_look(&call, &key, &reply);
 }
 
 void peer_remove_key(void *user, const struct neap_rpc_incoming *incoming, const void *request)

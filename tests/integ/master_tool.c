@@ -303,6 +303,7 @@ static void do_list(char **words, int count)
 static void do_count(char **words, int count)
 {
 	(void)words, (void)count;
+	tool.call.as.count = (struct neap_key_count){0};
 	run(NEAP_KEY_OP_COUNT);
 	open_event("count");
 	app_text_format(&tool.out, ",\"keys\":%" PRIu64 ",\"replicas\":%" PRIu64 ",\"complete\":%d", tool.call.as.count.keys,

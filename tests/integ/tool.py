@@ -186,7 +186,10 @@ class Tool:
 
     def stop(self):
         os.kill(self.pid, signal.SIGSTOP)
-        while open("/proc/%d/stat" % self.pid).read().rsplit(")", 1)[1].split()[0] != "T":
+        while True:
+            with open("/proc/%d/stat" % self.pid) as file:
+                if file.read().rsplit(")", 1)[1].split()[0] == "T":
+                    return
             time.sleep(0.001)
 
     def proceed(self):

@@ -190,9 +190,26 @@ void sim_destroy(struct sim *sim)
 
 /* --- a node's surroundings ------------------------------------------------------------------------------------------------ */
 
+/* What a node's clock shows, and when it will show that. */
+static uint64_t node_time(const struct sim_node *node, uint64_t world_ns)
+{
+	return node->drift_ppm ? world_ns + (uint64_t)((int64_t)(world_ns / 1000) * node->drift_ppm / 1000) : world_ns;
+}
+
+static uint64_t world_time(const struct sim_node *node, uint64_t node_ns)
+{
+	if (node->drift_ppm == 0)
+		return node_ns;
+	uint64_t world_ns = (uint64_t)((double)node_ns / (1 + node->drift_ppm / 1e6));
+	while (node_time(node, world_ns) < node_ns)
+		world_ns += 1000;
+	return world_ns;
+}
+
 static uint64_t node_now_ns(void *user)
 {
-	return ((struct sim_node *)user)->sim->now_ns;
+	const struct sim_node *node = user;
+	return node_time(node, node->sim->now_ns);
 }
 
 static uint64_t node_wall_us(void *user)
@@ -277,6 +294,7 @@ struct sim_node *sim_node_create(struct sim *sim, uint32_t host)
 	node->sim = sim;
 	node->number = sim->node_count;
 	node->host = host;
+	node->drift_ppm = sim->drift_ppm;
 	node->fail_allocation_at = sim->fail_create_at;
 	node->next_port = (uint16_t)(20000 + 500 * (sim->node_count % 64));
 	random_seed(&node->random, sim_random_next(&sim->random[SIM_HOSTS]));
@@ -363,7 +381,7 @@ static void run_node(struct sim *sim, void *user, uint64_t sequence)
 	struct neap_budget budget = {0};
 	if (sim_random_chance(hosts, sim->host.tiny_budget_per_mille))
 		budget = (struct neap_budget){.events_max = 1, .bytes_max = 1 + (uint32_t)sim_random_below(hosts, 70000)};
-	int result = neap_reactor_run_at(node->reactor, sim->now_ns, &budget);
+	int result = neap_reactor_run_at(node->reactor, node_time(node, sim->now_ns), &budget);
 	assert(result > 0 && "a turn may not fail in simulation");
 	struct neap_dispatcher *dispatcher = neap_reactor_dispatcher(node->reactor);
 	fold_ring(sim, &dispatcher->control_ring, &node->last_control_record);
@@ -372,6 +390,8 @@ static void run_node(struct sim *sim, void *user, uint64_t sequence)
 		schedule_run(node, sim->now_ns + 1000 + sim_random_below(hosts, 1000));
 	} else if (result == NEAP_RUN_ARMED) {
 		uint64_t deadline_ns = neap_reactor_deadline_ns(node->reactor);
+		if (deadline_ns != UINT64_MAX)
+			deadline_ns = world_time(node, deadline_ns);
 		if (deadline_ns != UINT64_MAX) /* hosts wake late, never early; time must move even for a deadline that has passed */
 			schedule_run(node, (deadline_ns <= sim->now_ns ? sim->now_ns + 1000 : deadline_ns) +
 			                           sim_random_below(hosts, sim->host.latency_max_ns));
@@ -431,10 +451,12 @@ size_t sim_node_finish(struct sim_node *node, void (*close_all)(struct sim_node 
 	neap_reactor_stop(node->reactor);
 	uint64_t saved_ns = sim->now_ns;
 	for (int turns = 0; turns < 1000000; turns++) {
-		int result = neap_reactor_run_at(node->reactor, sim->now_ns, NULL);
+		int result = neap_reactor_run_at(node->reactor, node_time(node, sim->now_ns), NULL);
 		if (result == NEAP_RUN_STOPPED || result < 0)
 			break;
 		uint64_t deadline_ns = neap_reactor_deadline_ns(node->reactor);
+		if (deadline_ns != UINT64_MAX)
+			deadline_ns = world_time(node, deadline_ns);
 		sim->now_ns = result == NEAP_RUN_ARMED && deadline_ns != UINT64_MAX && deadline_ns > sim->now_ns ? deadline_ns
 		                                                                                                : sim->now_ns + 1000;
 	}

@@ -62,6 +62,7 @@ struct sim {
 	uint64_t hash, events_run;
 	uint64_t connections, cuts, short_ios;
 	struct sim_connection *connections_list;
+	int32_t drift_ppm;       /* of the clocks of nodes to come: how much faster than the world's they run */
 	uint64_t fail_create_at; /* the allocation of sim_node_create that fails; UINT64_MAX: none */
 	void *user;
 };
@@ -72,6 +73,7 @@ struct sim_node {
 	uint32_t number;          /* index in sim->nodes */
 	uint32_t host;            /* address 10.0.0.host+1; several nodes (cores, restarts) may share one */
 	struct neap_reactor *reactor;
+	int32_t drift_ppm;
 	bool crashed;             /* its turns never run again; the network refuses it */
 	bool paused;
 	bool stopped;             /* its reactor was told to stop and has ended */

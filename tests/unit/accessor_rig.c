@@ -524,7 +524,7 @@ static void report_stale(void *directory, const struct neap_key *key, const stru
 
 void rig_start(void)
 {
-	static const struct neap_places places = {write_candidates, replicas, report_stale, &rig};
+	static const struct neap_places places = {.write_candidates = write_candidates, .replicas = replicas, .report_stale = report_stale, .directory = &rig};
 	if (!rig.engine) {
 		rig.engine = make_engine(rig.a, rig.use_fake);
 		rig.memory = make_memory(rig.engine);

@@ -1,0 +1,305 @@
+/* A run of the store's cluster from start to end. */
+#include "tests/sim/st_inside.h"
+#include <neap/trace.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- failing -------------------------------------------------------------------------------------------------------------------- */
+
+void st_log(const struct st_world *world, const char *format, ...)
+{
+	va_list arguments;
+	if (!world->logs)
+		return;
+	fprintf(stderr, "%12.6f ", (double)world->sim->now_ns / 1e9);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+}
+
+void st_violation(struct st_world *world, const char *format, ...)
+{
+	va_list arguments;
+	if (!world->result->ok)
+		return;
+	world->result->ok = false;
+	va_start(arguments, format);
+	vsnprintf(world->result->what, sizeof world->result->what, format, arguments);
+	va_end(arguments);
+	st_log(world, "VIOLATION: %s", world->result->what);
+}
+
+bool st_sabotage(struct st_world *world, enum st_sabotage sabotage)
+{
+	if (world->options.sabotage != sabotage || world->result->sabotaged || world->issued < world->options.operations / 4)
+		return false;
+	world->result->sabotaged = true;
+	return true;
+}
+
+bool st_is_stable(const struct st_world *world)
+{
+	struct neap_local_directory_stats stats;
+	bool stable = world->options.stable;
+	for (uint32_t i = 0; i < world->master_count && stable; i++) {
+		neap_local_directory_stats(world->masters[i].local, &stats);
+		stable = stats.crashed == 0;
+	}
+	return stable;
+}
+
+/* --- options -------------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t perhaps(struct sim_random *random, uint32_t per_mille, uint32_t value)
+{
+	return sim_random_chance(random, per_mille) ? value : 0;
+}
+
+static void draw_faults(struct sim_random *random, struct st_options *o)
+{
+	o->fault_period_ms = perhaps(random, 850, 10 + (uint32_t)sim_random_below(random, 400));
+	o->pause_max_ms = 100 + (uint32_t)sim_random_below(random, 4000);
+	o->faults_pause = perhaps(random, 600, 1);
+	o->faults_cut = perhaps(random, 700, 1);
+	o->faults_partition = perhaps(random, 500, 1);
+	o->faults_master = perhaps(random, 300, 1);
+	if (o->stable) /* nothing happens that may take a value away */
+		return;
+	o->faults_crash = perhaps(random, 500, 1);
+	o->faults_leave = perhaps(random, 300, 1);
+	o->faults_memory = perhaps(random, 300, 1);
+}
+
+void st_options_from_seed(uint64_t seed, struct st_options *o)
+{
+	struct sim *sim = sim_create(seed); /* for its network options: sizes must suit windows of a byte */
+	struct sim_random *random = &sim->random[SIM_WORKLOAD];
+	static const uint32_t sizes[] = {600, 5000, 40000, ST_SLOT_BYTES};
+	static const uint32_t leases[] = {100, 300, 1000, 5000};
+	bool slow = sim->net.window_max < 4096 || sim->net.segment_max < 1000;
+	*o = (struct st_options){.clients = 3 + (uint32_t)sim_random_below(random, 5)};
+	o->stable = perhaps(random, 400, 1);
+	o->accessors = (uint32_t)sim_random_below(random, 2);
+	o->tier_bytes = o->stable ? 8u << 20 : 2u << 20;
+	o->keys = o->stable ? 30 : 2 + (uint32_t)sim_random_below(random, 40);
+	o->value_bytes = sizes[sim_random_below(random, slow ? 1 : 4)];
+	o->operations = slow ? 60 : 200;
+	o->inflight = 1 + (uint32_t)sim_random_below(random, 10);
+	o->work_period_us = 500 + (uint32_t)sim_random_below(random, 30000);
+	o->forward_per_mille = 200 + (uint32_t)sim_random_below(random, 700);
+	o->remote_per_mille = 300 + (uint32_t)sim_random_below(random, 700);
+	o->cancel_per_mille = perhaps(random, 400, 60);
+	o->deadline_per_mille = perhaps(random, 400, 60);
+	o->batch_per_mille = perhaps(random, 400, 100);
+	o->lease_ms = leases[sim_random_below(random, 4)];
+	o->verify = perhaps(random, 400, 1);
+	o->drift_ppm = perhaps(random, 400, 20000);
+	if (!o->stable) {
+		o->remove_per_mille = perhaps(random, 600, 100);
+		o->sweep_per_mille = perhaps(random, 200, 20);
+	}
+	draw_faults(random, o);
+	sim_destroy(sim);
+}
+
+/* --- phases ---------------------------------------------------------------------------------------------------------------------- */
+
+static bool safety_over(void *user)
+{
+	struct st_world *world = user;
+	return !world->issuing || !world->result->ok;
+}
+
+static bool all_ended(void *user)
+{
+	struct st_world *world = user;
+	return !world->result->ok || st_idle(world);
+}
+
+static bool all_known(void *user)
+{
+	struct st_world *world = user;
+	if (!world->result->ok)
+		return true;
+	for (uint32_t i = 0; i < world->options.clients; i++) {
+		const struct st_client *client = &world->clients[i];
+		if (!client->up || !client->store || client->leaving)
+			return false;
+		if (client->owns && neap_store_health(client->store) != NEAP_STORE_FULL)
+			return false;
+	}
+	return !world->masters[world->master_count - 1].node->crashed;
+}
+
+static bool recovered(void *user)
+{
+	struct st_world *world = user;
+	struct neap_local_directory_stats stats;
+	neap_local_directory_stats(world->masters[world->master_count - 1].local, &stats);
+	return !stats.recovering || !world->result->ok;
+}
+
+static bool never(void *user)
+{
+	(void)user;
+	return false;
+}
+
+static void end_faults(struct st_world *world)
+{
+	world->faults = false;
+	sim_heal(world->sim);
+	for (uint32_t i = 0; i < world->options.clients; i++)
+		if (world->clients[i].node) {
+			sim_node_resume(world->clients[i].node);
+			world->clients[i].node->fail_allocation_at = UINT64_MAX;
+		}
+}
+
+/* No lease, pin or quarantine outlives what it was for; every check of the library's own holds. */
+static void check_quiet(struct st_world *world)
+{
+	for (uint32_t i = 0; i < world->options.clients && world->result->ok; i++) {
+		struct st_client *client = &world->clients[i];
+		struct neap_store_numbers numbers;
+		const char *wrong = neap_store_check(client->store);
+		if (wrong)
+			st_violation(world, "client %u: %s", i, wrong);
+		neap_store_numbers(client->store, &numbers);
+		if (numbers.pending_writes || numbers.pins || numbers.quarantined_writes || numbers.quarantined_bytes || numbers.operations)
+			st_violation(world, "client %u: %u pending writes, %u pins, %u in quarantine, %u operations long after everything has ended", i,
+			             numbers.pending_writes, numbers.pins, numbers.quarantined_writes, numbers.operations);
+	}
+}
+
+static bool sabotage_a_value(struct st_world *world)
+{
+	bool lost = false;
+	for (uint32_t k = 0; k < world->options.keys && !lost; k++) {
+		char text[24];
+		st_key_text(k, text);
+		struct neap_key key = {text, (uint32_t)strlen(text)};
+		if (!world->keys[k].acknowledged || !st_sabotage(world, ST_SABOTAGE_LOSE_VALUE))
+			continue;
+		lost = neap_store_remove(world->clients[0].store, &key, 0, (neap_store_removed_func *)(void (*)(void))never, NULL) == 0;
+	}
+	return lost;
+}
+
+/* Every client reads every key: what was acknowledged is there, and all see the same. */
+static void read_all(struct st_world *world)
+{
+	for (uint32_t key = 0; key < world->options.keys && world->result->ok; key++) {
+		for (uint32_t i = 0; i < world->options.clients; i++)
+			st_last_get(world, &world->clients[i], key);
+		if (!sim_run_until(world->sim, all_ended, world, 60000 * MS))
+			st_violation(world, "key %u: a get did not end within a minute although everything has healed", key);
+	}
+}
+
+static void write_all(struct st_world *world)
+{
+	world->options.keys += world->options.clients; /* new ones */
+	for (uint32_t i = 0; i < world->options.clients && world->result->ok; i++)
+		(void)st_last_put(world, &world->clients[i], world->options.keys - 1 - i);
+	if (!sim_run_until(world->sim, all_ended, world, 60000 * MS))
+		st_violation(world, "a put did not end within a minute although everything has healed");
+}
+
+static void liveness(struct st_world *world)
+{
+	struct sim *sim = world->sim;
+	end_faults(world);
+	if (!sim_run_until(sim, all_ended, world, 120000 * MS))
+		st_violation(world, "an operation did not end within two minutes after everything had healed");
+	if (world->result->ok && !sim_run_until(sim, all_known, world, 120000 * MS))
+		st_violation(world, "not everybody is known to the master within two minutes after everything had healed");
+	if (world->result->ok && !sim_run_until(sim, recovered, world, 120000 * MS))
+		st_violation(world, "the master does not recover within two minutes after everything had healed");
+	if (!world->result->ok)
+		return;
+	(void)sim_run_until(sim, never, world, 3000 * MS); /* what was lost to another owner goes */
+	if (sabotage_a_value(world))
+		(void)sim_run_until(sim, never, world, 1000 * MS);
+	read_all(world);
+	write_all(world);
+	if (!world->result->ok)
+		return;
+	(void)sim_run_until(sim, never, world, ((uint64_t)world->options.lease_ms * 2 + 3000) * MS);
+	check_quiet(world);
+}
+
+static void close_all(struct st_world *world)
+{
+	world->closing = true;
+	for (uint32_t i = 0; i < world->options.clients; i++) {
+		struct st_client *client = &world->clients[i];
+		if (client->up)
+			st_client_count(client);
+		client->up = false;
+		st_client_finish(client);
+	}
+	for (uint32_t i = 0; i < world->grave_count; i++)
+		st_client_finish(world->graves[i]);
+	for (uint32_t i = 0; i < world->master_count; i++)
+		st_master_finish(world, &world->masters[i]);
+	for (uint32_t i = 0; i < ST_OPS_MAX; i++)
+		if (world->ops[i].used && !world->ops[i].gone && !world->ops[i].ended)
+			st_violation(world, "an operation never ended, not even when its store closed");
+}
+
+static void free_world(struct st_world *world)
+{
+	for (uint32_t i = 0; i < world->grave_count; i++)
+		free(world->graves[i]);
+	sim_destroy(world->sim);
+	free(world);
+}
+
+static bool start_all(struct st_world *world)
+{
+	st_master_start(world, true);
+	for (uint32_t i = 0; i < world->options.clients && world->result->ok; i++) {
+		world->clients[i].owns = i >= world->options.accessors;
+		if (!st_client_start(world, i))
+			st_violation(world, "client %u cannot start", i);
+	}
+	return world->result->ok;
+}
+
+void st_run(uint64_t seed, const struct st_options *options, struct st_result *result_p)
+{
+	struct st_world *world = calloc(1, sizeof *world);
+	if (!world)
+		abort();
+	memset(result_p, 0, sizeof *result_p);
+	result_p->ok = true;
+	world->result = result_p;
+	world->logs = getenv("NEAP_SIM_LOG") != NULL;
+	if (options)
+		world->options = *options;
+	else
+		st_options_from_seed(seed, &world->options);
+	result_p->options = world->options;
+	struct sim *sim = world->sim = sim_create(seed);
+	if (start_all(world)) {
+		(void)sim_run_until(sim, all_known, world, 20000 * MS);
+		world->issuing = world->faults = true;
+		sim_after(sim, 1, st_work, world, 0);
+		if (world->options.fault_period_ms)
+			sim_after(sim, 100 * MS, st_fault, world, 0);
+		(void)sim_run_until(sim, safety_over, world, 120000 * MS);
+		world->issuing = false;
+		if (result_p->ok)
+			liveness(world);
+	}
+	close_all(world);
+	result_p->hash = sim->hash;
+	result_p->virtual_ns = sim->now_ns;
+	result_p->events = sim->events_run;
+	result_p->operations = world->issued;
+	free_world(world);
+}
