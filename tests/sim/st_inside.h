@@ -64,6 +64,7 @@ enum st_kind { ST_PUT, ST_GET, ST_REMOVE, ST_SWEEP, ST_RESOLVE };
 struct st_op {
 	struct st_world *world;
 	bool used, ended, has_deadline;
+	bool again; /* a put of bytes that were put before */
 	bool last; /* of the liveness phase: it must succeed or miss */
 	bool gone; /* its client has crashed: what its end says is nobody's */
 	uint8_t kind;
@@ -133,6 +134,7 @@ bool st_client_awake(const struct st_client *client);
 /* st_values.c */
 void st_fill(unsigned char *bytes, uint32_t put, uint32_t size);
 void st_put_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome);
+void st_again_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome);
 void st_get_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome, const unsigned char *bytes);
 void st_slot_return(struct st_client *client, uint32_t slot);
 uint32_t st_slot_take(struct st_client *client); /* ST_SLOTS: none */

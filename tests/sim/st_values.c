@@ -112,6 +112,18 @@ void st_put_ended(struct st_world *world, struct st_op *op, const struct neap_st
 	}
 }
 
+/* Bytes that the key has had: it has them still, or again. */
+void st_again_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome)
+{
+	struct st_put *put = &world->puts[op->put];
+	if (outcome->status == NEAP_STORE_SUCCESS && outcome->created && st_is_stable(world))
+		st_violation(world, "key %u: its value was created by put %u, and now again", op->key, op->put);
+	if (outcome->error == NEAP_STORE_OBJECT_ALREADY_EXISTS && st_is_stable(world))
+		st_violation(world, "key %u: the bytes of put %u are said to be others than its own", op->key, op->put);
+	if (outcome->status == NEAP_STORE_SUCCESS && outcome->created)
+		put->ended_ns = world->sim->now_ns; /* put anew after a removal */
+}
+
 /* --- gets --------------------------------------------------------------------------------------------------------------------- */
 
 /* The put that these bytes are of; NULL: none. */

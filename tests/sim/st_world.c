@@ -175,6 +175,14 @@ static void check_quiet(struct st_world *world)
 	}
 }
 
+static void ignore(void *user, int error, uint64_t removed, const char *why)
+{
+	(void)user;
+	(void)error;
+	(void)removed;
+	(void)why;
+}
+
 static bool sabotage_a_value(struct st_world *world)
 {
 	bool lost = false;
@@ -184,7 +192,7 @@ static bool sabotage_a_value(struct st_world *world)
 		struct neap_key key = {text, (uint32_t)strlen(text)};
 		if (!world->keys[k].acknowledged || !st_sabotage(world, ST_SABOTAGE_LOSE_VALUE))
 			continue;
-		lost = neap_store_remove(world->clients[0].store, &key, 0, (neap_store_removed_func *)(void (*)(void))never, NULL) == 0;
+		lost = neap_store_remove(world->clients[0].store, &key, 0, ignore, NULL) == 0;
 	}
 	return lost;
 }
