@@ -147,7 +147,8 @@ static void help(const struct app_program *program)
 	printf("  %-*s this text\n  %-*s the version\n", HELP_COLUMN, "--help", HELP_COLUMN, "--version");
 	if (program->examples)
 		printf("\n%s", program->examples);
-	printf("\nExit status: 0 success, 1 transfers failed or bytes differ, 2 a wrong flag, 3 could not start.\n");
+	printf("\nExit status: 0 success, 1 %s, 2 a wrong flag, 3 could not start.\n",
+	       program->failure ? program->failure : "transfers failed or bytes differ");
 }
 
 /* --- parsing ----------------------------------------------------------------------------------------------- */
@@ -206,9 +207,10 @@ static int unknown_flag(const struct app_program *program, const char *name, siz
 	return APP_USAGE;
 }
 
+/* Flags have lower-case names, variables of the environment upper-case ones. */
 static int bad_value(const struct app_program *program, const struct app_flag *flag, const char *value, const char *allowed)
 {
-	app_error(program, "--%s=%s is not valid; allowed: %s", flag->name, value, allowed);
+	app_error(program, "%s%s=%s is not valid; allowed: %s", isupper((unsigned char)flag->name[0]) ? "" : "--", flag->name, value, allowed);
 	return APP_USAGE;
 }
 
@@ -315,6 +317,44 @@ static int set(const struct app_program *program, const struct app_flag *flag, c
 	return -1;
 }
 
+/* True when the name is one of those flags; *result_p is then -1 or an exit code. */
+static bool set_foreign(const struct app_program *program, char **argv, int argc, int *i, const char *name, size_t length, int *result_p)
+{
+	const struct app_foreign_flag *flag = NULL;
+	for (size_t f = 0; f < program->foreign_count && !flag; f++)
+		if (same_name(program->foreign[f].name, name, length))
+			flag = &program->foreign[f];
+	if (!flag)
+		return false;
+	const char *value = name[length] == '=' ? name + length + 1 : flag->is_switch ? "true" : *i + 1 < argc ? argv[++*i] : "";
+	bool off = !*value || !strcmp(value, "0") || !strcmp(value, "false");
+	*result_p = -1;
+	if (flag->refusal && !off) {
+		app_error(program, "--%s=%s is not possible here: %s", flag->name, value, flag->refusal);
+		*result_p = APP_USAGE;
+	} else if (!flag->refusal) {
+		app_error(program, "--%s has no meaning here and is ignored", flag->name);
+	}
+	return true;
+}
+
+static int parse_environment(const struct app_program *program)
+{
+	for (size_t f = 0; program->environment && f < program->flag_count; f++) {
+		char variable[96];
+		int length = snprintf(variable, sizeof variable, "%s%s", program->environment, program->flags[f].name);
+		for (int i = 0; i < length && i < (int)sizeof variable; i++)
+			variable[i] = (char)toupper((unsigned char)variable[i]);
+		const char *value = getenv(variable);
+		struct app_flag flag = program->flags[f];
+		flag.name = variable;
+		int result = value && *value ? set(program, &flag, value) : -1;
+		if (result >= 0)
+			return result;
+	}
+	return -1;
+}
+
 static int parse_one(const struct app_program *program, char **argv, int argc, int *i)
 {
 	const char *argument = argv[*i];
@@ -347,15 +387,14 @@ static int parse_one(const struct app_program *program, char **argv, int argc, i
 		}
 		return set(program, flag, argv[++*i]);
 	}
-	return unknown_flag(program, name, length);
+	int result;
+	return set_foreign(program, argv, argc, i, name, length, &result) ? result : unknown_flag(program, name, length);
 }
 
 int app_flags_parse(const struct app_program *program, int argc, char **argv)
 {
-	for (int i = 1; i < argc; i++) {
-		int result = parse_one(program, argv, argc, &i);
-		if (result >= 0)
-			return result;
-	}
-	return -1;
+	int result = parse_environment(program);
+	for (int i = 1; i < argc && result < 0; i++)
+		result = parse_one(program, argv, argc, &i);
+	return result;
 }

@@ -43,12 +43,23 @@ struct app_flag {
 	const char *help;    /* one sentence, no full stop */
 };
 
+/* A flag of another program of this kind, known here so that its users hear what becomes of it instead of "unknown flag". */
+struct app_foreign_flag {
+	const char *name;
+	bool is_switch;
+	const char *refusal; /* why it is an error here (false, 0 and an empty value never are); NULL: ignored with a warning */
+};
+
 struct app_program {
 	const char *name;
 	const char *purpose;  /* a sentence */
 	const char *examples; /* lines for --help */
 	const struct app_flag *flags;
 	size_t flag_count;
+	const struct app_foreign_flag *foreign;
+	size_t foreign_count;
+	const char *failure;     /* what exit status 1 means; NULL: transfers failed or bytes differ */
+	const char *environment; /* "NEAP_X_": each flag can be given as the variable NEAP_X_FLAG too; flags win. NULL: none */
 };
 
 /* Sets the values. Returns -1 to go on, or an exit code: after --help (0), --version (0) or a wrong flag, which has been

@@ -85,7 +85,7 @@ int app_host_open(struct app_host *host, const struct app_host_options *options,
 		return error;
 	}
 	neap_ev_start(&host->adapter, host->loop, host->reactor, on_ended, host);
-	error = open_engine(host, options, why, why_size);
+	error = options->no_engine ? 0 : open_engine(host, options, why, why_size);
 	if (error) {
 		host->engine = NULL;
 		app_host_close(host);

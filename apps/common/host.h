@@ -26,6 +26,7 @@ struct app_host_options {
 	enum neap_reactor_mode mode;
 	const struct neap_engine_options *engine; /* for the first engine of a process ... */
 	struct neap_engine *home;                 /* ... or its home, for a further one on a thread of its own */
+	bool no_engine;                           /* ... or none: a program that moves no values */
 };
 
 /* 0, or a negative error with a sentence in `why` that says what to do. The first host of a process handles SIGINT and SIGTERM.

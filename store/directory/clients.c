@@ -201,8 +201,11 @@ static void do_recover(struct neap_machine *machine, uint64_t argument)
 static void do_bury(struct neap_machine *machine, uint64_t argument)
 {
 	struct neap_client *client = client_of(machine);
+	const struct neap_clients_options *options = &client->clients->options;
 	(void)argument;
 	client->clients->stats.crashed++;
+	if (options->crashed)
+		options->crashed(options->user, client->self);
 	end(client, "counts as crashed");
 }
 

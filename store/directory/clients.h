@@ -40,6 +40,8 @@ struct neap_clients_options {
 	uint32_t clients_max, segments_max, segments_per_client_max;
 	uint64_t live_ns, crashed_ns; /* both counted from the last sign of life */
 	uint32_t sweep_slice;         /* replicas a turn */
+	void (*crashed)(void *user, struct neap_key_client client); /* from a turn; may be NULL */
+	void *user;
 };
 
 struct neap_clients_stats {

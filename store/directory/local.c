@@ -214,6 +214,8 @@ static int open_tables(struct neap_local_directory *local)
 		.live_ns = options->client_ttl_ms * MS_NS,
 		.crashed_ns = options->crashed_ttl_ms * MS_NS,
 		.sweep_slice = options->slice,
+		.crashed = options->crashed,
+		.user = options->user,
 	};
 	struct neap_routes_options routes = {
 		.keys_max = options->keys_max,
@@ -331,6 +333,16 @@ void neap_local_directory_stats(const struct neap_local_directory *local, struct
 		.recovering = neap_recovering(&local->recovery),
 		.sweeping = local->clients.sweeping != NULL,
 	};
+}
+
+void neap_local_directory_segments(const struct neap_local_directory *local,
+                                   void (*each)(void *user, struct neap_key_client client, const struct neap_key_segment *segment,
+                                                enum neap_key_status status),
+                                   void *user)
+{
+	for (const struct neap_client *client = local->clients.first; client; client = client->next)
+		for (const struct neap_client_segment *segment = client->segments; segment; segment = segment->next)
+			each(user, client->self, &segment->info, neap_client_status(client));
 }
 
 const char *neap_local_directory_check(const struct neap_local_directory *local)

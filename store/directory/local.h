@@ -25,6 +25,10 @@ struct neap_local_directory_options {
 	uint32_t call_timeout_ms; /* of calls without a deadline; 5000 */
 	uint64_t epoch;           /* greater than that of each directory before it; 0: the time of day in microseconds */
 	bool first;               /* there was none before it: nothing is recovered */
+	/* A client counts as crashed: whoever has connections of it can let go of them. From a turn; must not call the directory; may be
+	 * NULL. */
+	void (*crashed)(void *user, struct neap_key_client client);
+	void *user;
 };
 
 struct neap_local_directory_stats {
@@ -45,6 +49,12 @@ void neap_local_directory_destroy(struct neap_local_directory *directory);
 
 const struct neap_key_directory *neap_local_directory_face(struct neap_local_directory *directory);
 void neap_local_directory_stats(const struct neap_local_directory *directory, struct neap_local_directory_stats *stats_p);
+
+/* All segments of those who are registered, from inside the call. For who shows them: it takes as long as there are many. */
+void neap_local_directory_segments(const struct neap_local_directory *directory,
+                                   void (*each)(void *user, struct neap_key_client client, const struct neap_key_segment *segment,
+                                                enum neap_key_status status),
+                                   void *user);
 
 /* NULL: the tables are as they should be. Walks everything: for tests. */
 const char *neap_local_directory_check(const struct neap_local_directory *directory);

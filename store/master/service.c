@@ -11,7 +11,7 @@ struct service_call {
 	struct neap_key_call call; /* first */
 	struct neap_master_service *service;
 	struct neap_rpc_server *server;
-	uint64_t handle;
+	uint64_t handle, begun_ns;
 	struct neap_master_arena arena;
 	_Alignas(16) unsigned char room[INLINE_BYTES];
 };
@@ -36,6 +36,98 @@ uint64_t neap_master_instance(const uint8_t instance[16])
 	return number ? number : 1;
 }
 
+static bool is_instance(const void *context, const uint8_t instance[16])
+{
+	return neap_master_instance(instance) == *(const uint64_t *)context;
+}
+
+void neap_master_drop(struct neap_rpc_server *server, uint64_t instance)
+{
+	neap_rpc_server_drop_if(server, is_instance, &instance);
+}
+
+/* --- counts ------------------------------------------------------------------------------------------------------------- */
+
+struct item_counts {
+	uint64_t items, failed, misses;
+};
+
+static void count_item(struct item_counts *counts, int error)
+{
+	counts->items++;
+	if (error == NEAP_STORE_OBJECT_NOT_FOUND)
+		counts->misses++;
+	else if (error)
+		counts->failed++;
+}
+
+static void count_changes(struct neap_master_service_stats *stats, const struct neap_key_announce *announce, struct item_counts *counts)
+{
+	for (uint32_t i = 0; i < announce->count; i++) {
+		const struct neap_key_change *change = &announce->changes[i];
+		bool failed = change->error && change->error != NEAP_STORE_REPLICA_ALREADY_EXISTS;
+		if (change->kind == NEAP_KEY_REMOVE) {
+			failed = failed && change->error != NEAP_STORE_OBJECT_NOT_FOUND && change->error != NEAP_STORE_REPLICA_NOT_FOUND;
+			stats->removes++;
+			stats->removes_failed += failed;
+		} else {
+			stats->adds++;
+			stats->adds_failed += failed;
+		}
+		counts->items++;
+		counts->failed += failed;
+	}
+}
+
+static void count_items(struct neap_master_service_stats *stats, const struct neap_key_call *call, struct item_counts *counts)
+{
+	switch (call->op) {
+	case NEAP_KEY_OP_ANNOUNCE: count_changes(stats, &call->as.announce, counts); break;
+	case NEAP_KEY_OP_WRITE_ROUTES:
+		for (uint32_t i = 0; i < call->as.write_routes.count; i++)
+			count_item(counts, call->as.write_routes.items[i].error);
+		break;
+	case NEAP_KEY_OP_REPLICAS:
+		for (uint32_t i = 0; i < call->as.replicas.count; i++)
+			count_item(counts, call->as.replicas.items[i].error);
+		break;
+	case NEAP_KEY_OP_EXIST:
+		for (uint32_t i = 0; i < call->as.exist.count; i++)
+			count_item(counts, call->as.exist.items[i].error);
+		break;
+	case NEAP_KEY_OP_CLIENTS:
+		for (uint32_t i = 0; i < call->as.clients.count; i++)
+			count_item(counts, call->as.clients.items[i].status == NEAP_KEY_UNDEFINED ? NEAP_STORE_OBJECT_NOT_FOUND : 0);
+		break;
+	case NEAP_KEY_OP_LIST: counts->items += call->as.list.count; break;
+	case NEAP_KEY_OP_REGISTER:
+	case NEAP_KEY_OP_UNREGISTER:
+	case NEAP_KEY_OP_HEARTBEAT:
+	case NEAP_KEY_OP_MOUNT:
+	case NEAP_KEY_OP_UNMOUNT:
+	case NEAP_KEY_OP_ROUND_BEGIN:
+	case NEAP_KEY_OP_ROUND_END:
+	case NEAP_KEY_OP_COUNT:
+	case NEAP_KEY_OPS: break;
+	}
+}
+
+/* The call has ended. */
+static void count(const struct service_call *mine, int error)
+{
+	struct neap_master_service *service = mine->service;
+	struct neap_master_method_stats *stats = &service->stats.methods[mine->call.op];
+	struct item_counts counts = {0};
+	if (!error)
+		count_items(&service->stats, &mine->call, &counts);
+	stats->failures += error != 0 || (counts.failed > 0 && counts.failed == counts.items);
+	stats->partial += counts.failed > 0 && counts.failed < counts.items;
+	stats->items += counts.items;
+	stats->failed_items += counts.failed;
+	stats->misses += counts.misses;
+	neap_latency_note(&stats->latency, neap_now(service->reactor) - mine->begun_ns);
+}
+
 /* --- ends --------------------------------------------------------------------------------------------------------------- */
 
 static void forget(struct service_call *mine)
@@ -47,6 +139,7 @@ static void forget(struct service_call *mine)
 static void refuse(struct neap_master_service *service, struct service_call *mine, int error, const char *why)
 {
 	service->stats.refused++;
+	count(mine, error);
 	(void)neap_rpc_answer(mine->server, mine->handle, error, NULL, why, error == NEAP_EAGAIN ? 10 : 0);
 	forget(mine);
 }
@@ -64,6 +157,7 @@ static void done(struct neap_key_call *call, int error)
 	struct neap_master_arena arena = {.at = service->scratch, .left = SCRATCH_BYTES};
 	union neap_master_body body = {.align = 0};
 	bool inside = told_inside(call, error);
+	count(mine, error);
 	int status = error && !inside ? error : neap_master_codecs[call->op].answer(call, &arena, body.bytes);
 	if (inside)
 		((struct master_list_reply *)(void *)body.bytes)->error_code = error;
@@ -79,6 +173,7 @@ static void canceled(void *user, uint64_t handle)
 	struct neap_master_service *service = mine->service;
 	(void)handle;
 	service->stats.canceled++;
+	count(mine, NEAP_ECANCELED);
 	neap_key_cancel(&service->directory, &mine->call);
 	(void)neap_rpc_answer(mine->server, mine->handle, NEAP_ECANCELED, NULL, "canceled by its caller", 0);
 	forget(mine);
@@ -90,8 +185,10 @@ static struct service_call *admit(struct neap_master_service *service, const str
 {
 	struct service_call *mine = neap_pool_take(&service->calls);
 	service->stats.calls++;
+	service->stats.methods[op].requests++;
 	if (!mine) {
 		service->stats.refused++;
+		service->stats.methods[op].failures++;
 		(void)neap_rpc_answer(incoming->server, incoming->handle, NEAP_EAGAIN, NULL,
 		                      "the master has as many calls under way as it may (calls_max)", 10);
 		return NULL;
@@ -101,6 +198,7 @@ static struct service_call *admit(struct neap_master_service *service, const str
 	mine->service = service;
 	mine->server = incoming->server;
 	mine->handle = incoming->handle;
+	mine->begun_ns = neap_now(service->reactor);
 	mine->arena = (struct neap_master_arena){
 		.reactor = service->reactor, .budget_p = &service->budget, .at = mine->room, .left = sizeof mine->room};
 	return mine;

@@ -12,6 +12,7 @@
 #define NEAP_STORE_MASTER_SERVICE_H
 
 #include "store/directory/key_directory.h"
+#include "store/latency.h"
 #include "store/rpc/server.h"
 
 struct neap_master_service;
@@ -21,10 +22,22 @@ struct neap_master_service_options {
 	size_t bytes_max;   /* of batches under way beyond 2 KiB each; 0: 64 MiB */
 };
 
+/* Of one method, or of the items of one kind in it. What is not there when it is asked for, and what is there already when it is
+ * announced, are answers and no failures. */
+struct neap_master_method_stats {
+	uint64_t requests, failures;
+	uint64_t partial;              /* some of its items failed, not all */
+	uint64_t items, failed_items;
+	uint64_t misses;               /* items that are not there */
+	struct neap_latency latency;   /* from the arrival to the answer, refusals included */
+};
+
 struct neap_master_service_stats {
 	uint64_t calls, refused, strangers, canceled; /* strangers: spoke for another */
 	uint32_t calls_now;
 	size_t bytes;
+	struct neap_master_method_stats methods[NEAP_KEY_OPS];
+	uint64_t adds, adds_failed, removes, removes_failed; /* items of announcements */
 };
 
 /* `directory` outlives the service. `options` may be NULL. NEAP_ENOMEM. */
@@ -35,6 +48,9 @@ const struct neap_rpc_handler *neap_master_service_handlers(uint32_t *count_p);
 /* After its server was destroyed. Calls under way are canceled. */
 void neap_master_service_destroy(struct neap_master_service *service);
 void neap_master_service_stats(const struct neap_master_service *service, struct neap_master_service_stats *stats_p);
+
+/* Ends the connections of the client whose instance in the directory is that: it counts as crashed. */
+void neap_master_drop(struct neap_rpc_server *server, uint64_t instance);
 
 /* The instance of a client of the directory whose process has this RPC instance. */
 uint64_t neap_master_instance(const uint8_t instance[16]);

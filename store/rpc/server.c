@@ -164,13 +164,24 @@ void neap_rpc_server_stop(struct neap_rpc_server *server, void (*stopped)(void *
 	neap_ready_again(server->room.reactor, &server->halt);
 }
 
-void neap_rpc_server_drop(struct neap_rpc_server *server, const uint8_t instance[16])
+void neap_rpc_server_drop_if(struct neap_rpc_server *server, bool (*is_one)(const void *context, const uint8_t instance[16]),
+                             const void *context)
 {
 	struct rpc_session *session;
 	uint32_t index = 0;
 	while (!server->closing && (session = neap_pool_next(&server->sessions, &index)) != NULL)
-		if (memcmp(session->instance, instance, sizeof session->instance) == 0)
+		if (is_one(context, session->instance))
 			rpc_session_break(session, "its client is given up");
+}
+
+static bool is_same(const void *context, const uint8_t instance[16])
+{
+	return memcmp(context, instance, 16) == 0;
+}
+
+void neap_rpc_server_drop(struct neap_rpc_server *server, const uint8_t instance[16])
+{
+	neap_rpc_server_drop_if(server, is_same, instance);
 }
 
 static void reap_server(struct neap_reap *reap)

@@ -65,12 +65,15 @@ int neap_rpc_server_create(struct neap_rpc_server **server_p, struct neap_reacto
 uint16_t neap_rpc_server_port(const struct neap_rpc_server *server);
 /* Serves a stream that comes from elsewhere (tests, other listeners). False: connections_max, the stream was closed. */
 bool neap_rpc_server_serve(struct neap_rpc_server *server, struct neap_stream *stream);
-/* Says goodbye to all: no new connection, no new call; answers still owed are sent. `stopped` is called once, from a turn, when the last
- * connection has gone, at leave_timeout_ns at the latest. */
+/* Says goodbye to all: no new connection, no new call; answers still owed are sent. `stopped` is called once, with the handlers' user,
+ * from a turn, when the last connection has gone, at leave_timeout_ns at the latest. */
 void neap_rpc_server_stop(struct neap_rpc_server *server, void (*stopped)(void *user));
 /* Ends the connections of one client process, as if they had broken: its heartbeats have stopped. A host that died without a word is found
  * in no other way when it owes nothing. What is remembered of its request ids stays for session_keep_ns. */
 void neap_rpc_server_drop(struct neap_rpc_server *server, const uint8_t instance[16]);
+/* The same for all instances for which `is_one` answers true. */
+void neap_rpc_server_drop_if(struct neap_rpc_server *server, bool (*is_one)(const void *context, const uint8_t instance[16]),
+                             const void *context);
 /* At once. Resources are released, nothing else is called. */
 void neap_rpc_server_destroy(struct neap_rpc_server *server);
 

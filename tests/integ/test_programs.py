@@ -53,7 +53,7 @@ class Programs(unittest.TestCase):
     # --- flags and manuals
 
     def test_help_and_manual_name_the_same_flags(self):
-        for name in ("neap-example", "neap-bench"):
+        for name in ("neap-example", "neap-bench", "neap-master"):
             help_text = self.run_ok(name, "--help")
             flags = set(re.findall(r"^  --([a-z_]+)", help_text, re.M))
             with open(os.path.join(tool.SOURCE, "man", name + ".1")) as file:

@@ -30,9 +30,10 @@ class Tool:
     not fit stay for later waits."""
 
     everyone = []
+    binary = "tests/integ/transfer_tool"
 
     def __init__(self, *flags, prefix=(), env=None, wait=True):
-        arguments = list(prefix) + [program("tests/integ/transfer_tool")] + ["--" + flag for flag in flags]
+        arguments = list(prefix) + [program(self.binary)] + ["--" + flag for flag in flags]
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         env=dict(os.environ, **(env or {})))
         Tool.everyone.append(self)
@@ -185,7 +186,10 @@ class Tool:
 
     def stop(self):
         os.kill(self.pid, signal.SIGSTOP)
-        while open("/proc/%d/stat" % self.pid).read().rsplit(")", 1)[1].split()[0] != "T":
+        while True:
+            with open("/proc/%d/stat" % self.pid) as file:
+                if file.read().rsplit(")", 1)[1].split()[0] == "T":
+                    return
             time.sleep(0.001)
 
     def proceed(self):
