@@ -186,7 +186,7 @@ static void fill(struct node_places_call *call)
 			.items = call->items.write,
 			.count = call->count,
 			.candidates = call->room.candidates,
-			.candidates_max = NODE_QUESTIONS_A_CALL * NEAP_ROUTES_MAX,
+			.candidates_max = call->count * NEAP_ROUTES_MAX,
 		};
 	} else {
 		key_call->op = NEAP_KEY_OP_REPLICAS;
@@ -195,7 +195,7 @@ static void fill(struct node_places_call *call)
 			.items = call->items.read,
 			.count = call->count,
 			.replicas = call->room.replicas,
-			.replicas_max = NODE_QUESTIONS_A_CALL * NEAP_ROUTES_MAX,
+			.replicas_max = call->count * NEAP_ROUTES_MAX,
 		};
 	}
 	key_call->done = over;

@@ -28,22 +28,22 @@ void st_fill(unsigned char *bytes, uint32_t put, uint32_t size)
 
 static unsigned char *slot_memory(const struct st_client *client, uint32_t slot)
 {
-	return client->memory + (size_t)slot * ST_SLOT_BYTES;
+	return client->memory + (size_t)slot * client->world->slot_bytes;
 }
 
 static void check_canary(struct st_client *client, uint32_t slot)
 {
 	const unsigned char *bytes = slot_memory(client, slot);
-	if (client->slots[slot] == ST_SLOT_CANARY && (bytes[0] != CANARY || memcmp(bytes, bytes + 1, ST_SLOT_BYTES - 1) != 0))
+	if (client->slots[slot] == ST_SLOT_CANARY && (bytes[0] != CANARY || memcmp(bytes, bytes + 1, client->world->slot_bytes - 1) != 0))
 		st_violation(client->world, "client %u: a buffer was written to after its operation had ended", client->index);
 }
 
 void st_slot_return(struct st_client *client, uint32_t slot)
 {
-	memset(slot_memory(client, slot), CANARY, ST_SLOT_BYTES);
+	memset(slot_memory(client, slot), CANARY, client->world->slot_bytes);
 	client->slots[slot] = ST_SLOT_CANARY;
 	if (client->incarnation > 0 && st_sabotage(client->world, ST_SABOTAGE_TOUCH_RETURNED))
-		slot_memory(client, slot)[100] = 1;
+		slot_memory(client, slot)[client->world->slot_bytes / 2] = 1;
 }
 
 uint32_t st_slot_take(struct st_client *client)
