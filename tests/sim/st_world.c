@@ -95,6 +95,8 @@ void st_options_from_seed(uint64_t seed, struct st_options *o)
 	o->deadline_per_mille = perhaps(random, 400, 60);
 	o->batch_per_mille = perhaps(random, 400, 100);
 	o->lease_ms = leases[sim_random_below(random, 4)];
+	if (slow)
+		o->lease_ms = 5000;
 	if (o->lease_ms < o->value_bytes / 100) /* a lease is long enough for a value on a slow network */
 		o->lease_ms = o->value_bytes / 50;
 	o->verify = perhaps(random, 400, 1);
