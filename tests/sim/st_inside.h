@@ -48,6 +48,7 @@ struct st_put {
 	uint32_t key, size, client;
 	uint8_t phase;
 	bool seen, created;
+	bool again; /* its bytes were put once more: they may come back after a removal */
 	uint64_t ended_ns;
 };
 

@@ -115,13 +115,10 @@ void st_put_ended(struct st_world *world, struct st_op *op, const struct neap_st
 /* Bytes that the key has had: it has them still, or again. */
 void st_again_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome)
 {
-	struct st_put *put = &world->puts[op->put];
 	if (outcome->status == NEAP_STORE_SUCCESS && outcome->created && st_is_stable(world))
 		st_violation(world, "key %u: its value was created by put %u, and now again", op->key, op->put);
 	if (outcome->error == NEAP_STORE_OBJECT_ALREADY_EXISTS && st_is_stable(world))
 		st_violation(world, "key %u: the bytes of put %u are said to be others than its own", op->key, op->put);
-	if (outcome->status == NEAP_STORE_SUCCESS && outcome->created)
-		put->ended_ns = world->sim->now_ns; /* put anew after a removal */
 }
 
 /* --- gets --------------------------------------------------------------------------------------------------------------------- */
@@ -157,7 +154,7 @@ static void got(struct st_world *world, struct st_op *op, const struct neap_stor
 		st_violation(world, "key %u: put %u had ended FAILED, and its value was got", op->key, number);
 	else if (key->creators && number != key->creator && st_is_stable(world))
 		st_violation(world, "key %u: put %u created its value, and that of put %u was got", op->key, key->creator, number);
-	else if (put->phase == ST_PUT_SUCCESS && put->created && put->ended_ns < key->removed_from_ns &&
+	else if (put->phase == ST_PUT_SUCCESS && put->created && !put->again && put->ended_ns < key->removed_from_ns &&
 	         key->removed_until_ns < op->began_ns)
 		st_violation(world, "key %u: the value of put %u was got after it had been removed", op->key, number);
 }

@@ -247,6 +247,8 @@ static bool put(struct st_world *world, struct st_client *client, uint32_t key, 
 	op->size = value_size(world);
 	op->put = op->again ? world->keys[key].creator : new_put(world, client, key, op->size);
 	op->size = world->puts[op->put].size;
+	if (op->again)
+		world->puts[op->put].again = true;
 	st_fill(memory_of(client, op), op->put, op->size);
 	st_key_text(key, text);
 	struct neap_key of = {text, (uint32_t)strlen(text)};
