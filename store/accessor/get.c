@@ -175,6 +175,9 @@ void get_transferred(struct accessor_op *op, bool completed)
 	pin_over(op);
 	if (!completed)
 		accessor_forget_route(op);
+	/* What cannot be read within a lease is for its owner to bring: that has none. */
+	if (late || (!completed && op->failure.status == NEAP_TIMEOUT))
+		op->direction = NEAP_REVERSE;
 	accessor_step(op, completed && !late && !op->stopped ? (uint8_t)store_get_on_ANSWERED : (uint8_t)store_get_on_BROKEN);
 }
 

@@ -94,6 +94,7 @@ static void say_accessor(const struct sink *sink, const struct neap_store *store
 	gauge(sink, "neap_store_route_cache_bytes", "", "memory of that", stats.routes.bytes);
 	counter(sink, "neap_store_directory_questions_total", "kind=\"candidates\"", "questions to the directory", store->places.asked[NODE_ASK_CANDIDATES]);
 	counter(sink, "neap_store_directory_questions_total", "kind=\"replicas\"", "questions to the directory", store->places.asked[NODE_ASK_REPLICAS]);
+	counter(sink, "neap_store_hinted_puts_total", "", "puts that went where the last answer had said", store->places.hinted);
 	counter(sink, "neap_store_directory_calls_total", "kind=\"candidates\"", "calls they went in", store->places.batches[NODE_ASK_CANDIDATES]);
 	counter(sink, "neap_store_directory_calls_total", "kind=\"replicas\"", "calls they went in", store->places.batches[NODE_ASK_REPLICAS]);
 }

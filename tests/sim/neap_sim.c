@@ -1,181 +1,55 @@
-/* neap-sim: runs seeds of the simulated Transfer Engine cluster.
- *
- * A violation prints the seed, what was wrong, the options the seed had decided, and a smaller set of options that still fails. Each
- * 20th seed is run twice and must give the same trace hash. At the end of a soak every condition of TE_SOMETIMES must have been seen. */
-#include "tests/sim/te_world.h"
+/* neap-sim: runs seeds of the simulated clusters, of Transfer Engines and of stores. docs/SIM.md. */
+#include "tests/sim/neap_sim.h"
 
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-struct arguments {
-	uint64_t first, count;
-	double seconds;
-	bool verbose, demand_sometimes;
-};
-
-static double seconds_now(void)
+double sim_seconds_now(void)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static void print_options(const struct te_options *o)
-{
-	printf("  nodes %u, blocks %u x %u bytes, operations %u, in flight %u, one each %u us, lanes %u, plain %u/1000, two cores %u/1000, "
-	       "checksum %d, cancel %u/1000, deadline %u/1000\n", o->nodes, o->blocks_per_stripe, o->block_bytes, o->operations, o->inflight_max,
-	       o->work_period_us, o->lanes, o->plain_per_mille, o->cores_per_mille, o->checksum, o->cancel_per_mille, o->deadline_per_mille);
-	printf("  batches up to %u, kept %u/1000, slots %u/1000 changing every %u ms, bulk %u/1000, notify %u/1000, faults every %u ms:"
-	       "%s%s%s%s%s%s%s\n", o->batch_max, o->keep_per_mille, o->slot_per_mille, o->slot_period_ms, o->bulk_per_mille,
-	       o->notify_per_mille, o->fault_period_ms, o->faults_pause ? " pause" : "", o->faults_cut ? " cut" : "",
-	       o->faults_partition ? " partition" : "", o->faults_crash ? " crash" : "", o->faults_leave ? " leave" : "",
-	       o->faults_forget ? " forget" : "", o->faults_memory ? " memory" : "");
-}
-
-static bool still_fails(uint64_t seed, const struct te_options *options)
-{
-	struct te_result result;
-	te_run(seed, options, &result);
-	return !result.ok;
-}
-
-/* Greedy: each simplification is kept when the seed still fails with it. */
-static void shrink(uint64_t seed, struct te_options *options)
-{
-	struct te_options smaller = *options;
-	while (options->operations > 4) {
-		smaller = *options;
-		smaller.operations /= 2;
-		if (!still_fails(seed, &smaller))
-			break;
-		*options = smaller;
-	}
-#define SHRINK(field, value)                                         \
-	do {                                                             \
-		smaller = *options;                                          \
-		smaller.field = (value);                                     \
-		if (still_fails(seed, &smaller))                             \
-			*options = smaller;                                      \
-	} while (0)
-	SHRINK(faults_memory, false);
-	SHRINK(faults_forget, false);
-	SHRINK(faults_leave, false);
-	SHRINK(faults_crash, false);
-	SHRINK(faults_partition, false);
-	SHRINK(faults_cut, false);
-	SHRINK(faults_pause, false);
-	SHRINK(fault_period_ms, 0);
-	SHRINK(cancel_per_mille, 0);
-	SHRINK(deadline_per_mille, 0);
-	SHRINK(notify_per_mille, 0);
-	SHRINK(keep_per_mille, 0);
-	SHRINK(bulk_per_mille, 0);
-	SHRINK(batch_max, 1);
-	SHRINK(slot_per_mille, 0);
-	SHRINK(cores_per_mille, 0);
-	SHRINK(checksum, false);
-	SHRINK(plain_per_mille, 0);
-	SHRINK(lanes, 1);
-	SHRINK(nodes, 2);
-	SHRINK(inflight_max, 1);
-#undef SHRINK
-}
-
-static void report_failure(uint64_t seed, const struct te_result *result)
-{
-	printf("seed %" PRIu64 " FAILED: %s\n", seed, result->what);
-	print_options(&result->options);
-	struct te_options options = result->options;
-	shrink(seed, &options);
-	struct te_result small;
-	te_run(seed, &options, &small);
-	printf(" smallest that still fails: %s\n", small.what);
-	print_options(&options);
-	printf(" replay: neap-sim --seed %" PRIu64 "   (NEAP_SIM_LOG=1 shows the engines' log)\n", seed);
-}
-
-static void add_sometimes(struct te_sometimes *total, const struct te_sometimes *one)
-{
-#define TE_ADD(name) total->name += one->name;
-	TE_SOMETIMES(TE_ADD)
-#undef TE_ADD
-}
-
-static int report_sometimes(const struct te_sometimes *total, bool demand)
-{
-	int missing = 0;
-#define TE_REPORT(name)                                              \
-	if (total->name == 0) {                                          \
-		printf("never seen: " #name "\n");                           \
-		missing++;                                                   \
-	}
-	TE_SOMETIMES(TE_REPORT)
-#undef TE_REPORT
-	return demand ? missing : 0;
-}
-
-static int run_seeds(const struct arguments *arguments)
-{
-	double end = seconds_now() + arguments->seconds;
-	struct te_sometimes sometimes = {0};
-	uint64_t ran = 0, failed = 0, operations = 0, completed = 0, unknown = 0;
-	double virtual_seconds = 0;
-	for (uint64_t seed = arguments->first; ran < arguments->count && (arguments->seconds <= 0 || seconds_now() < end); seed++, ran++) {
-		struct te_result result, again;
-		te_run(seed, NULL, &result);
-		if (result.ok && seed % 20 == 0) {
-			te_run(seed, NULL, &again);
-			if (again.hash != result.hash) {
-				result.ok = false;
-				snprintf(result.what, sizeof(result.what), "two runs differ: trace hash %016" PRIx64 " and %016" PRIx64, result.hash,
-				         again.hash);
-			}
-		}
-		if (arguments->verbose) {
-			printf("seed %" PRIu64 ": %s, hash %016" PRIx64 ", %" PRIu64 " operations, %" PRIu64 " completed, %.3f virtual s, %" PRIu64
-			       " events\n", seed, result.ok ? "ok" : result.what, result.hash, result.operations, result.completed,
-			       (double)result.virtual_ns / 1e9, result.events);
-			print_options(&result.options);
-		}
-		if (!result.ok) {
-			failed++;
-			report_failure(seed, &result);
-			if (failed >= 5)
-				break;
-		}
-		add_sometimes(&sometimes, &result.sometimes);
-		operations += result.operations;
-		completed += result.completed;
-		unknown += result.unknown;
-		virtual_seconds += (double)result.virtual_ns / 1e9;
-	}
-	printf("simulation: %" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " failed; %" PRIu64 " operations, %" PRIu64 " completed, %" PRIu64
-	       " of unknown effect; %.0f virtual seconds\n", ran, arguments->first, failed, operations, completed, unknown, virtual_seconds);
-	int missing = report_sometimes(&sometimes, arguments->demand_sometimes);
-	return failed || missing || ran == 0 ? 1 : 0;
-}
-
 static void usage(FILE *out)
 {
-	fputs("usage: neap-sim [--seed N] [--first N] [--seeds N] [--seconds S] [--demand-sometimes] [--verbose]\n"
+	fputs("usage: neap-sim [--world engine|store] [--seed N] [--first N] [--seeds N] [--seconds S | --minutes M] [--demand-sometimes]\n"
+	      "                [--save FILE] [--replay FILE] [--verbose]\n"
+	      "  --world NAME         one of the two clusters; without it both, each with half of the time\n"
 	      "  --seed N             one seed, verbosely\n"
 	      "  --first N            the first seed (default 1)\n"
-	      "  --seeds N            how many (default 200, or without bound when --seconds is given)\n"
-	      "  --seconds S          stop after S seconds of real time\n"
-	      "  --demand-sometimes   fail when a condition that a soak must see was never seen\n", out);
+	      "  --seeds N            how many (default 200, or without bound when a time is given)\n"
+	      "  --seconds S          stop after S seconds of real time; --minutes M: after M minutes\n"
+	      "  --demand-sometimes   fail when a condition that a soak must see was never seen\n"
+	      "  --save FILE          where a failing seed of the store's cluster goes (default neap-sim-SEED.replay)\n"
+	      "  --replay FILE        runs such a file; 0 when it runs clean\n", out);
+}
+
+static int run_worlds(struct sim_arguments arguments, const char *world)
+{
+	int failed = 0;
+	bool both = world == NULL;
+	if (both)
+		arguments.seconds /= 2;
+	if (both || strcmp(world, "engine") == 0)
+		failed += sim_engine_seeds(&arguments);
+	if (both || strcmp(world, "store") == 0)
+		failed += sim_store_seeds(&arguments);
+	return failed ? 1 : 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct arguments arguments = {.first = 1};
+	struct sim_arguments arguments = {.first = 1};
+	const char *world = NULL, *replay = NULL;
 	static const struct option options[] = {
-		{"seed", required_argument, NULL, 's'}, {"first", required_argument, NULL, 'f'}, {"seeds", required_argument, NULL, 'n'},
-		{"seconds", required_argument, NULL, 't'}, {"demand-sometimes", no_argument, NULL, 'd'}, {"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+		{"seed", required_argument, NULL, 's'},    {"first", required_argument, NULL, 'f'}, {"seeds", required_argument, NULL, 'n'},
+		{"seconds", required_argument, NULL, 't'}, {"minutes", required_argument, NULL, 'm'}, {"demand-sometimes", no_argument, NULL, 'd'},
+		{"world", required_argument, NULL, 'w'},   {"replay", required_argument, NULL, 'r'}, {"save", required_argument, NULL, 'o'},
+		{"verbose", no_argument, NULL, 'v'},       {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
 	for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
 		switch (option) {
 		case 's':
@@ -186,17 +60,27 @@ int main(int argc, char **argv)
 		case 'f': arguments.first = strtoull(optarg, NULL, 0); break;
 		case 'n': arguments.count = strtoull(optarg, NULL, 0); break;
 		case 't': arguments.seconds = strtod(optarg, NULL); break;
+		case 'm': arguments.seconds = 60 * strtod(optarg, NULL); break;
 		case 'd': arguments.demand_sometimes = true; break;
+		case 'w': world = optarg; break;
+		case 'r': replay = optarg; break;
+		case 'o': arguments.save = optarg; break;
 		case 'v': arguments.verbose = true; break;
 		case 'h': usage(stdout); return 0;
 		default: usage(stderr); return 2;
 		}
 	}
+	if (world && strcmp(world, "engine") != 0 && strcmp(world, "store") != 0) {
+		fprintf(stderr, "neap-sim: --world is '%s'; it may be engine or store\n", world);
+		return 2;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (replay)
+		return sim_store_replay(replay);
 	const char *share = getenv("NEAP_SIM_SECONDS"); /* the share of ./run check */
 	if (argc == 1 && share)
 		arguments.seconds = strtod(share, NULL);
 	if (arguments.count == 0)
 		arguments.count = arguments.seconds > 0 ? UINT64_MAX : 200;
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	return run_seeds(&arguments);
+	return run_worlds(arguments, world);
 }

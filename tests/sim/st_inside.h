@@ -16,7 +16,7 @@
 #define ST_OPS_MAX 512u
 #define ST_PUTS_MAX 4096u
 #define ST_SLOTS 24u              /* buffers of a client */
-#define ST_SLOT_BYTES (160u << 10)
+#define ST_SLOT_BYTES (160u << 10) /* at most; as long as the world's values are */
 #define ST_GRAVES_MAX 24u
 #define ST_MASTERS_MAX 12u
 #define ST_BATCH_MAX 4u
@@ -30,7 +30,7 @@ struct st_client {
 	struct sim_node *node;
 	struct neap_engine *engine;
 	struct neap_store *store; /* NULL: closed, or never made */
-	unsigned char *memory;    /* ST_SLOTS x ST_SLOT_BYTES, registered */
+	unsigned char *memory;    /* ST_SLOTS x slot_bytes, registered */
 	uint8_t slots[ST_SLOTS];  /* enum st_slot_phase */
 	bool up, leaving, closed, engine_closed, owns;
 };
@@ -48,6 +48,7 @@ struct st_put {
 	uint32_t key, size, client;
 	uint8_t phase;
 	bool seen, created;
+	bool again; /* its bytes were put once more: they may come back after a removal */
 	uint64_t ended_ns;
 };
 
@@ -64,6 +65,7 @@ enum st_kind { ST_PUT, ST_GET, ST_REMOVE, ST_SWEEP, ST_RESOLVE };
 struct st_op {
 	struct st_world *world;
 	bool used, ended, has_deadline;
+	bool again; /* a put of bytes that were put before */
 	bool last; /* of the liveness phase: it must succeed or miss */
 	bool gone; /* its client has crashed: what its end says is nobody's */
 	uint8_t kind;
@@ -97,6 +99,7 @@ struct st_world {
 	uint32_t put_count;
 	struct st_key keys[ST_KEYS_MAX];
 	uint32_t issued, trace_at, trace_of;
+	uint32_t slot_bytes;
 	bool issuing, faults, closing, swallowed, logs;
 	unsigned char expected[ST_SLOT_BYTES];
 };
@@ -133,6 +136,7 @@ bool st_client_awake(const struct st_client *client);
 /* st_values.c */
 void st_fill(unsigned char *bytes, uint32_t put, uint32_t size);
 void st_put_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome);
+void st_again_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome);
 void st_get_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome, const unsigned char *bytes);
 void st_slot_return(struct st_client *client, uint32_t slot);
 uint32_t st_slot_take(struct st_client *client); /* ST_SLOTS: none */

@@ -72,7 +72,7 @@ static void count_outcome(struct st_world *world, const struct st_op *op, const 
 
 static unsigned char *memory_of(const struct st_client *client, const struct st_op *op)
 {
-	return client->memory + (size_t)op->slot * ST_SLOT_BYTES;
+	return client->memory + (size_t)op->slot * client->world->slot_bytes;
 }
 
 static void resolve(struct st_world *world, struct st_client *client, const struct st_op *of);
@@ -103,7 +103,10 @@ static void ended(struct st_op *op, const struct neap_store_outcome *outcome)
 	if (!client)
 		return;
 	if (op->kind == ST_PUT) {
-		st_put_ended(world, op, outcome);
+		if (op->again)
+			st_again_ended(world, op, outcome);
+		else
+			st_put_ended(world, op, outcome);
 		if (op->last && outcome->status != NEAP_STORE_SUCCESS)
 			st_violation(world, "everything has healed, and a put of client %u fails: %d %s", op->client, outcome->error, outcome->why);
 	} else {
@@ -113,7 +116,7 @@ static void ended(struct st_op *op, const struct neap_store_outcome *outcome)
 		st_get_ended(world, op, outcome, bytes);
 	}
 	count_outcome(world, op, outcome);
-	if (outcome->status == NEAP_STORE_UNKNOWN && st_client_awake(client)) {
+	if (outcome->status == NEAP_STORE_UNKNOWN && !op->again && st_client_awake(client)) {
 		op->unsettled = *outcome->unsettled;
 		resolve(world, client, op);
 	}
@@ -240,8 +243,12 @@ static bool put(struct st_world *world, struct st_client *client, uint32_t key, 
 	}
 	op->slot = slot;
 	op->last = last;
+	op->again = !last && world->keys[key].creators && sim_random_chance(st_workload(world), 150);
 	op->size = value_size(world);
-	op->put = new_put(world, client, key, op->size);
+	op->put = op->again ? world->keys[key].creator : new_put(world, client, key, op->size);
+	op->size = world->puts[op->put].size;
+	if (op->again)
+		world->puts[op->put].again = true;
 	st_fill(memory_of(client, op), op->put, op->size);
 	st_key_text(key, text);
 	struct neap_key of = {text, (uint32_t)strlen(text)};
@@ -249,7 +256,8 @@ static bool put(struct st_world *world, struct st_client *client, uint32_t key, 
 	options.deadline_ns = last ? 0 : some_deadline(world, op);
 	uint32_t count = cut(world, memory_of(client, op), op->size, slices);
 	if (neap_store_put(client->store, &of, slices, count, &options, done, op, &op->operation)) {
-		world->puts[op->put].phase = ST_PUT_FAILED;
+		if (!op->again)
+			world->puts[op->put].phase = ST_PUT_FAILED;
 		st_slot_return(client, slot);
 		free_op(op);
 		return false;
@@ -272,12 +280,12 @@ static bool get(struct st_world *world, struct st_client *client, uint32_t key, 
 	}
 	op->slot = slot;
 	op->last = last;
-	op->size = ST_SLOT_BYTES;
+	op->size = world->slot_bytes;
 	st_key_text(key, text);
 	struct neap_key of = {text, (uint32_t)strlen(text)};
 	struct neap_get_options options = {.direction = direction(world), .released = let_go};
 	options.deadline_ns = last ? 0 : some_deadline(world, op);
-	uint32_t count = cut(world, memory_of(client, op), ST_SLOT_BYTES, slices);
+	uint32_t count = cut(world, memory_of(client, op), world->slot_bytes, slices);
 	if (neap_store_get(client->store, &of, slices, count, &options, done, op, &op->operation)) {
 		st_slot_return(client, slot);
 		free_op(op);
@@ -364,7 +372,7 @@ static void batch(struct st_world *world, struct st_client *client, bool puts)
 		}
 		op->slot = slot;
 		op->batch = batch;
-		op->size = puts ? value_size(world) : ST_SLOT_BYTES;
+		op->size = puts ? value_size(world) : world->slot_bytes;
 		if (puts) {
 			op->put = new_put(world, client, key, op->size);
 			st_fill(memory_of(client, op), op->put, op->size);

@@ -44,7 +44,7 @@ struct st_options {
 	S(write_expired) S(pin_expired) S(write_lost) S(pin_lost) S(late) S(repeated) S(retried) S(revoked) S(stale_route)         \
 	S(evicted) S(second_version_dropped) S(announced_in_full) S(client_crashed) S(client_left) S(client_restarted)             \
 	S(master_restarted) S(master_recovered) S(paused) S(paused_beyond_lease) S(partitioned) S(cut) S(memory_failed)            \
-	S(clocks_drift) S(worked_after_faults) S(wrong_sum)
+	S(clocks_drift) S(worked_after_faults)
 
 struct st_sometimes {
 #define ST_FIELD(name) uint64_t name;
