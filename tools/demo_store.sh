@@ -69,24 +69,38 @@ figures() {
 		printf '\n'
 	done
 }
-show_figures() { figures keys bytes puts gets pending_writes pins expired_writes expired_pins quarantined_writes quarantined_bytes evicted; }
-
 say "-- the first $minutes minutes of a conversation trace, 64 KiB blocks: got, or put when they are not there; every byte compared"
-say "   REVERSE: owners move the bytes. FORWARD: whoever asks does. In the middle of FORWARD client 3 is killed."
-"$build/neap-client" replay --trace="$trace" --minutes="$minutes" --seconds=12 --deadline=2 --master_server_address="$master" \
-	--half_file="$scratch/half" >"$scratch/table" &
-replay=$!
-processes="$processes $replay"
+# play DIRECTION FLAG...: in the background; its table goes to a file
+play() {
+	direction=$1
+	shift
+	"$build/neap-client" replay --trace="$trace" --minutes="$minutes" --seconds=12 --deadline=2 --direction="$direction" \
+		--master_server_address="$master" "$@" >"$scratch/table" &
+	replay=$!
+	processes="$processes $replay"
+}
+
+# played: waits for it and shows what came of it
+played() {
+	wait "$replay"
+	status=$?
+	sed 's/^/   /' "$scratch/table"
+	[ $status = 0 ] || { say "the replay ended with status $status"; exit 1; }
+	say "   leases, quarantine and eviction at clients 1, 2, 3:"
+	figures keys bytes pending_writes pins expired_writes expired_pins quarantined_writes quarantined_bytes evicted
+}
+
+say "-- REVERSE: the owners of values move the bytes"
+play reverse
+played
+
+say "-- FORWARD: whoever asks moves them; client 3 is killed (-9) in the middle"
+play forward --half_file="$scratch/half"
 while kill -0 "$replay" 2>/dev/null && [ ! -e "$scratch/half" ]; do sleep 0.05; done
 # shellcheck disable=SC2154
 kill -9 "$pid3"
-wait "$replay"
-status=$?
-cat "$scratch/table"
-[ $status = 0 ] || { say "the replay ended with status $status"; exit 1; }
+played
 
-say "-- leases, quarantine and eviction at the clients that are left"
-show_figures
 say "-- what became of the value at client 1, and of the keys of client 3: right or gone, never wrong"
 # shellcheck disable=SC2154
 "$build/neap-client" stat greeting --port="$port1" --deadline=5

@@ -51,7 +51,8 @@ class Values(unittest.TestCase):
                 self.assertNotIn(writer.rpc, said)
                 for other in ("reverse", "forward"):
                     self.assertEqual(reader.get(key, "--direction=" + other), data, key)
-                    self.assertEqual(writer.get(key, "--direction=" + other), data, key)
+                    if size < MIB:
+                        self.assertEqual(writer.get(key, "--direction=" + other), data, key)
                 self.assertEqual(reader.run("rm", key).returncode, OK)
 
     def test_files_and_pipes(self):
@@ -331,7 +332,7 @@ class Faults(unittest.TestCase):
         """Right or gone; returns how many were there."""
         there = 0
         for i, (key, data) in enumerate(values.items()):
-            got = through.get(key, "--deadline=5", "--direction=" + ("reverse", "forward")[i % 2])
+            got = through.get(key, "--deadline=%d" % (2 if may_be_gone else 10), "--direction=" + ("reverse", "forward")[i % 2])
             if isinstance(got, tuple):
                 self.assertIn(key, may_be_gone, got)
             else:
@@ -361,8 +362,8 @@ class Faults(unittest.TestCase):
             values = self.fill(group)
             group.restart_master()
             other = {key: bytes(len(data)) for key, data in values.items()}
-            for i, key in enumerate(other): # while it learns: no second version gets in
-                done = group.clients[i % 3].run("put", key, "--deadline=5", data=other[key])
+            for i, key in enumerate(list(other)[:6]): # while it learns: no second version gets in
+                done = group.clients[i % 3].run("put", key, "--deadline=1", data=other[key])
                 self.assertNotEqual(done.returncode, OK, done.stdout)
             until("all of them known again", lambda: all(client.is_full() for client in group.clients))
             until("an answer about each", lambda: all(b.run("exists", key).returncode == OK for key in values))
@@ -375,7 +376,7 @@ class Faults(unittest.TestCase):
     def test_an_owner_stops_longer_than_its_leases(self):
         with Cluster(2, "--remote_weight=1") as group:
             a, b = group.clients
-            values = self.fill(group, 10, 300000)
+            values = self.fill(group, 6, 300000)
             owners = self.owners(a, values)
             at_b = {key for key, owner in owners.items() if owner == b.rpc}
             b.signal(signal.SIGSTOP)
@@ -400,7 +401,8 @@ class Faults(unittest.TestCase):
             self.assertEqual(b.wait(), OK, b.said())
             self.assertEqual(b.said(), "")
             self.check(a, values, values)
-            until("a put that finds its place", lambda: a.run("put", "after", data=b"v", ).returncode in (OK, FAILED))
+            group.add()
+            until("a put that finds its place", lambda: a.run("put", "after", "--deadline=5", data=b"v").returncode == OK)
 
     def test_a_second_sigterm_ends_at_once(self):
         with Cluster(2, "--remote_weight=1", "--drain_timeout_ms=600000") as group:
