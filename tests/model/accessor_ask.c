@@ -250,7 +250,7 @@ static bool is_known(const struct world *world, uint8_t index, uint8_t number)
 void lend(struct step *step, uint8_t index)
 {
 	struct op *op = &step->world->ops[index];
-	for (uint8_t i = 1; i < GRANTS && !op->lent; i++) {
+	for (uint8_t i = 1; i < ENDED_GRANT && !op->lent; i++) {
 		if (grant_is_live(op->grants[i]) || grant_is_ending(op->grants[i]) || is_known(step->world, index, i))
 			continue;
 		op->grants[i] = grant_LIVE + 1;
@@ -332,7 +332,7 @@ void release(struct step *step, uint8_t index)
 void op_released(struct step *step, uint8_t index)
 {
 	struct op *op = &step->world->ops[index];
-	pieces_end(step, index, false, 0, 0, false);
+	pieces_release(step, index, false, 0, 0);
 	op->held = false;
 	if (op->told)
 		post_op(step, index, op->kind == GET ? (uint8_t)store_get_on_QUIET : (uint8_t)store_put_on_QUIET);

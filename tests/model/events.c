@@ -45,15 +45,14 @@ void event_text(const struct world *world, const struct event *event, char *text
 {
 	char sentence[120];
 	(void)snprintf(sentence, sizeof sentence, "%s", texts[event->kind]);
-	if (event->kind == HAPPENS_DELIVER || event->kind == HAPPENS_FORGOTTEN) {
+	if (event->kind == HAPPENS_DELIVER) {
 		const struct message *m = &world->messages[event->a];
-		const char *how = event->kind == HAPPENS_DELIVER ? "arrives" : "never arrives";
 		if (m->type == REQUEST)
-			(void)snprintf(text, size, "%s of operation %u (attempt %u) %s at owner %u", method_name(m->method), m->op, m->attempt + 1, how,
+			(void)snprintf(text, size, "%s of operation %u (attempt %u) arrives at owner %u", method_name(m->method), m->op, m->attempt + 1,
 			               m->owner);
 		else
-			(void)snprintf(text, size, "the answer to %s of operation %u (attempt %u) %s: %s", method_name(m->method), m->op, m->attempt + 1,
-			               how, status_name(m->status));
+			(void)snprintf(text, size, "the answer to %s of operation %u (attempt %u) arrives: %s", method_name(m->method), m->op,
+			               m->attempt + 1, status_name(m->status));
 		return;
 	}
 #pragma GCC diagnostic push
@@ -80,7 +79,7 @@ static void can(struct list *list, uint8_t kind, uint8_t a, uint8_t b)
 
 static bool left(const struct list *list, enum budget budget)
 {
-	return list->world->budgets[budget] > 0;
+	return budget_left(list->world, budget);
 }
 
 /* Of alike operations the one with the lower number begins first: they differ in nothing else. */
@@ -269,11 +268,11 @@ static void of_record(struct list *list, uint8_t owner, uint8_t index)
 	if (record->type == NO_RECORD)
 		return;
 	bool write = record->type == WRITE_RECORD, pin = record->type == PIN_RECORD;
-	bool leased = write ? record->at >= write_record_GRANTED && record->at <= write_record_CHECKING : pin && record->at == pin_record_PINNED;
+	bool committing = write && (record->at == write_record_SEALING || record->at == write_record_CHECKING);
 	bool timed = write ? record->at == write_record_GRANTED : pin && record->at == pin_record_PINNED;
 	if (list->setting->without[COMMIT_MASKS_EXPIRY])
-		timed = leased;
-	if (leased && !record->over && lease_may_end(list, owner, index))
+		timed = timed || committing;
+	if (timed && !record->over && lease_may_end(list, owner, index))
 		can(list, HAPPENS_LEASE_ENDS, owner, index);
 	if (timed && record->over)
 		can(list, HAPPENS_RECORD_TIMER, owner, index);
@@ -328,16 +327,12 @@ static void of_network(struct list *list)
 		if (m->type == NO_MESSAGE || (i > 0 && memcmp(m, m - 1, sizeof *m) == 0))
 			continue;
 		can(list, HAPPENS_DELIVER, i, 0);
-		if (m->type == REQUEST && !is_awaited(world, m))
-			can(list, HAPPENS_FORGOTTEN, i, 0);
 	}
 	for (uint8_t i = 0; i < PIECES; i++) {
 		const struct piece *piece = &world->pieces[i];
 		if (piece->kind == NO_PIECE || (i > 0 && memcmp(piece, piece - 1, sizeof *piece) == 0))
 			continue;
 		can(list, HAPPENS_PIECE, i, 0);
-		if (!piece->live && !piece->local && piece->at == ON_THE_WIRE)
-			can(list, HAPPENS_PIECE_LOST, i, 0);
 		if (piece->stamp != NOTHING && piece->stamp != RUINED && left(list, CORRUPT))
 			can(list, HAPPENS_RUIN, i, 0);
 	}
@@ -354,6 +349,12 @@ uint32_t events_of(const struct world *world, const struct setting *setting, str
 	return list.count;
 }
 
+/* Nobody waits for it, and it may never arrive: nothing counts on it. */
+bool piece_is_late(const struct piece *piece)
+{
+	return !piece->live && !piece->local && piece->at == ON_THE_WIRE;
+}
+
 bool world_is_final(const struct world *world)
 {
 	for (uint32_t i = 0; i < OPS; i++)
@@ -363,5 +364,11 @@ bool world_is_final(const struct world *world)
 		for (uint32_t k = 0; k < RECORDS; k++)
 			if (world->owners[i].records[k].type != NO_RECORD)
 				return false;
-	return world->messages[0].type == NO_MESSAGE && world->pieces[0].kind == NO_PIECE;
+	for (uint32_t i = 0; i < MESSAGES; i++)
+		if (world->messages[i].type != NO_MESSAGE && is_awaited(world, &world->messages[i]))
+			return false;
+	for (uint32_t i = 0; i < PIECES; i++)
+		if (world->pieces[i].kind != NO_PIECE && !piece_is_late(&world->pieces[i]))
+			return false;
+	return true;
 }

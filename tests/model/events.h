@@ -16,11 +16,9 @@
 	E(UNREACHED, unreached, "operation %u cannot reach the owner's engine")                                           \
 	E(RESUMED, resume, "the pause of operation %u is over")                                                           \
 	E(DELIVER, deliver, "message %u arrives")                                                                         \
-	E(FORGOTTEN, drop, "message %u never arrives")                                                                    \
 	E(NO_ANSWER, lost, "operation %u's call ends without an answer: perhaps it was executed")                         \
 	E(UNSENT, unsent, "operation %u's call cannot be sent")                                                           \
 	E(PIECE, piece, "bytes %u get on")                                                                                \
-	E(PIECE_LOST, piece_lost, "bytes %u never arrive")                                                                \
 	E(RUIN, ruin, "bytes %u are damaged on their way")                                                                \
 	E(STRAY_WRITE, stray, "operation %u's engine stores other bytes under the same grant")                            \
 	E(BATCH_DONE, done, "operation %u's transfer is complete")                                                        \

@@ -242,6 +242,8 @@ static void event_of_owner(struct step *step, const struct event *event)
 		if (!has(step, SEND_TIME_LEASE) && record_in_use(step->world, owner, index))
 			(void)spend(step, LEASE);
 		record->over = true;
+		if (!record_in_use(step->world, owner, index) && !record->done)
+			post(step, owner, index, 0); /* what nobody counts on: its timer is as good as the fact */
 		break;
 	case HAPPENS_RECORD_TIMER: post(step, owner, index, 0); break;
 	case HAPPENS_SEALED: record_grant_over(step, owner, index); break;
@@ -260,7 +262,7 @@ static void event_of_owner(struct step *step, const struct event *event)
 	case HAPPENS_MOVE_HELD: move_fails(step, owner, index, true); break;
 	case HAPPENS_MOVE_RELEASED:
 		record->held = false;
-		pieces_end(step, record->op, true, owner, id_of(&step->world->owners[owner], index), false);
+		pieces_release(step, record->op, true, owner, id_of(&step->world->owners[owner], index));
 		post(step, owner, index, move_record_on_RELEASED);
 		break;
 	case HAPPENS_CONNECTION_LOST:
@@ -283,10 +285,14 @@ static void event_of_owner(struct step *step, const struct event *event)
 void event_apply(struct step *step, const struct event *event)
 {
 	switch (event->kind) {
-	case HAPPENS_DELIVER: deliver(step, event->a); break;
-	case HAPPENS_FORGOTTEN: memset(&step->world->messages[event->a], 0, sizeof(struct message)); break;
-	case HAPPENS_PIECE: piece_moves(step, event->a); break;
-	case HAPPENS_PIECE_LOST: piece_remove(step->world, event->a); break;
+	case HAPPENS_DELIVER:
+		step->fault = !is_awaited(step->world, &step->world->messages[event->a]);
+		deliver(step, event->a);
+		break;
+	case HAPPENS_PIECE:
+		step->fault = piece_is_late(&step->world->pieces[event->a]);
+		piece_moves(step, event->a);
+		break;
 	case HAPPENS_RUIN:
 		(void)spend(step, CORRUPT);
 		step->world->pieces[event->a].stamp = RUINED;
@@ -306,5 +312,5 @@ void event_apply(struct step *step, const struct event *event)
 	run_queue(step);
 	if (!step->wrong)
 		check_world(step);
-	world_settle(step->world);
+	world_settle(step);
 }

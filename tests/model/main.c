@@ -13,11 +13,12 @@ struct arguments {
 	const char *replay;
 	uint64_t states_max;
 	bool quick, cells, list, all;
+	uint8_t faults; /* 0: as the scenario says */
 };
 
 static void usage(FILE *out)
 {
-	fprintf(out, "neap-model [--quick] [--scenario NAME] [--without PROTECTION[,...]] [--all] [--cells] [--states-max N]\n"
+	fprintf(out, "neap-model [--quick] [--scenario NAME] [--without PROTECTION[,...]] [--all] [--faults N] [--cells] [--states-max N]\n"
 	             "neap-model --replay FILE\n"
 	             "neap-model --list\n\n"
 	             "Explores every schedule of small scenarios through the store's machine tables. --without takes a protection away, in the\n"
@@ -76,6 +77,7 @@ static void read_arguments(struct arguments *arguments, int argc, char **argv)
 		{"quick", no_argument, NULL, 'q'},         {"scenario", required_argument, NULL, 's'}, {"without", required_argument, NULL, 'w'},
 		{"all", no_argument, NULL, 'a'},           {"cells", no_argument, NULL, 'c'},          {"states-max", required_argument, NULL, 'm'},
 		{"replay", required_argument, NULL, 'r'},  {"list", no_argument, NULL, 'l'},           {"help", no_argument, NULL, 'h'},
+		{"faults", required_argument, NULL, 'f'},
 		{0},
 	};
 	char *without = NULL, *end;
@@ -91,6 +93,13 @@ static void read_arguments(struct arguments *arguments, int argc, char **argv)
 			arguments->states_max = strtoull(optarg, &end, 10);
 			if (*end || arguments->states_max == 0 || arguments->states_max > UINT32_MAX / 2) {
 				fprintf(stderr, "neap-model: --states-max is a number from 1 to %u\n", UINT32_MAX / 2);
+				exit(2);
+			}
+			break;
+		case 'f':
+			arguments->faults = (uint8_t)strtoul(optarg, &end, 10);
+			if (*end || arguments->faults == 0 || arguments->faults > 9) {
+				fprintf(stderr, "neap-model: --faults is a number from 1 to 9\n");
 				exit(2);
 			}
 			break;
@@ -112,7 +121,10 @@ static int run(const struct arguments *arguments, const struct scenario *scenari
 {
 	struct setting setting = arguments->setting;
 	struct result result;
-	setting.scenario = scenario;
+	struct scenario changed = *scenario;
+	setting.scenario = &changed;
+	if (arguments->faults)
+		changed.budgets[FAULTS] = arguments->faults;
 	tables_begin(&setting, counts);
 	explore(&setting, arguments->states_max, &result);
 	printf("%-18s %9" PRIu64 " states %10" PRIu64 " transitions, depth %3u, %6.2f s, %4zu MiB%s\n", scenario->name, result.states,

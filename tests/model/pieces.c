@@ -110,8 +110,7 @@ void piece_moves(struct step *step, uint32_t index)
 {
 	struct piece *piece = &step->world->pieces[index];
 	bool forward = piece->kind == FORWARD_WRITE || piece->kind == FORWARD_READ;
-	switch (piece->at) {
-	case ON_THE_WIRE:
+	if (piece->at == ON_THE_WIRE) {
 		if (!(forward ? owner_admits(step, piece) : accessor_admits(step, piece))) {
 			refused(step, index);
 			return;
@@ -119,28 +118,17 @@ void piece_moves(struct step *step, uint32_t index)
 		piece->at = ADMITTED;
 		note(step, "half %u of operation %u's bytes is admitted", piece->half, piece->op);
 		return;
-	case ADMITTED:
-		if (piece->kind == FORWARD_WRITE) {
-			store(step, piece);
-		} else if (piece->kind == PUSH) {
-			arrive(step, piece);
-		} else {
-			if (piece->kind == PULL)
-				check_buffer(step, piece->op, true);
-			piece->stamp = piece->kind == PULL ? step->world->ops[piece->op].buffer[piece->half]
-			                                   : step->world->owners[piece->owner].slots[piece->slot].bytes[piece->half];
-			piece->at = COMING_BACK;
-			note(step, "half %u of operation %u's bytes is read", piece->half, piece->op);
-			return;
-		}
-		break;
-	default:
-		if (piece->kind == PULL)
-			store(step, piece);
-		else
-			arrive(step, piece);
-		break;
 	}
+	if (piece->kind == PULL)
+		check_buffer(step, piece->op, true);
+	if (piece->kind == PULL && piece->stamp == NOTHING)
+		piece->stamp = step->world->ops[piece->op].buffer[piece->half];
+	if (piece->kind == FORWARD_READ && piece->stamp == NOTHING)
+		piece->stamp = step->world->owners[piece->owner].slots[piece->slot].bytes[piece->half];
+	if (piece->kind == FORWARD_WRITE || piece->kind == PULL)
+		store(step, piece);
+	else
+		arrive(step, piece);
 	piece_remove(step->world, index);
 }
 
@@ -172,17 +160,42 @@ uint32_t pieces_live(const struct world *world, uint8_t op, bool of_move, uint8_
 	return count;
 }
 
+static void let_go(struct world *world, uint32_t index, bool held)
+{
+	struct piece *piece = &world->pieces[index];
+	piece->live = false;
+	piece->local = held;
+	if (!held && (piece->kind == FORWARD_READ || piece->kind == PULL))
+		piece_remove(world, index);
+}
+
 void pieces_end(struct step *step, uint8_t op, bool of_move, uint8_t owner, uint8_t id, bool held)
 {
 	for (uint32_t i = 0; i < PIECES; i++) {
 		struct piece *piece = &step->world->pieces[i];
-		if (!is_of(piece, op, of_move, owner, id) || (!piece->live && !piece->local))
+		if (is_of(piece, op, of_move, owner, id) && piece->live)
+			let_go(step->world, i, held);
+	}
+}
+
+void pieces_release(struct step *step, uint8_t op, bool of_move, uint8_t owner, uint8_t id)
+{
+	for (uint32_t i = 0; i < PIECES; i++) {
+		struct piece *piece = &step->world->pieces[i];
+		if (is_of(piece, op, of_move, owner, id) && !piece->live && piece->local)
+			let_go(step->world, i, false);
+	}
+}
+
+/* What nobody waits for, and what will be refused wherever it arrives, is gone. */
+void pieces_settle(struct step *step)
+{
+	for (uint32_t i = 0; i < PIECES; i++) {
+		struct piece *piece = &step->world->pieces[i];
+		bool reverse = piece->kind == PULL || piece->kind == PUSH;
+		if (piece->kind == NO_PIECE || piece->live || piece->local || piece->at != ON_THE_WIRE || !has(step, FENCE_EPOCH))
 			continue;
-		piece->live = false;
-		if (held)
-			continue;
-		piece->local = false;
-		if (piece->kind == FORWARD_READ || piece->kind == PULL)
+		if (!(reverse ? accessor_admits(step, piece) : owner_admits(step, piece)))
 			piece_remove(step->world, i);
 	}
 }

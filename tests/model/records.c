@@ -89,6 +89,16 @@ static void answer(struct step *step, uint8_t owner, const struct record *record
 	owner_answer(step, owner, record->op, record->answer_serial, record->answer_attempt, &message);
 }
 
+/* neap_sum_begin(): later, from a turn of its own. Without anything to compare the turn makes no difference to others. */
+static void sum(struct step *step, uint8_t owner, uint8_t index, uint8_t right)
+{
+	struct record *record = &step->world->owners[owner].records[index];
+	if (record->expected || !has(step, COMMIT_MASKS_EXPIRY))
+		record->summing = true;
+	else
+		post(step, owner, index, right);
+}
+
 /* --- write_record */
 
 static void quarantine(struct step *step, uint8_t owner, uint8_t index)
@@ -133,7 +143,7 @@ static void write_action(struct step *step, uint8_t owner, uint8_t index, uint8_
 	case write_record_do_revoke: quarantine(step, owner, index); break;
 	case write_record_do_check:
 		end_exposure(step, owner, index);
-		record->summing = true;
+		sum(step, owner, index, write_record_on_RIGHT);
 		break;
 	case write_record_do_publish: publish(step, owner, index); break;
 	case write_record_do_discard:
@@ -194,7 +204,7 @@ static void move_action(struct step *step, uint8_t owner, uint8_t index, uint8_t
 			post(step, owner, index, move_record_on_OPENED);
 		break;
 	case move_record_do_move: pieces_of_move(step, owner, index); break;
-	case move_record_do_check: record->summing = true; break;
+	case move_record_do_check: sum(step, owner, index, move_record_on_RIGHT); break;
 	case move_record_do_publish: publish(step, owner, index); break;
 	case move_record_do_finish:
 		drop(step, owner, index);

@@ -1,4 +1,6 @@
 /* The beginning of a world, and small things that all files of the model need. */
+#include "store/accessor/get_fsm.h"
+#include "store/accessor/put_fsm.h"
 #include "tests/model/world.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,11 +53,19 @@ void note(struct step *step, const char *format, ...)
 	step->note(step->user, text);
 }
 
+bool budget_left(const struct world *world, enum budget budget)
+{
+	return world->budgets[budget] > 0 && (!budget_is_fault(budget) || world->budgets[FAULTS] > 0);
+}
+
 bool spend(struct step *step, enum budget budget)
 {
-	if (step->world->budgets[budget] == 0)
+	uint8_t *budgets = step->world->budgets;
+	if (!budget_left(step->world, budget))
 		return false;
-	step->world->budgets[budget]--;
+	budgets[budget]--;
+	if (budget_is_fault(budget) && --budgets[FAULTS] == 0)
+		memset(&budgets[LOSS], 0, BUDGETS - LOSS); /* worlds without faults to come are alike */
 	step->fault = true;
 	return true;
 }
@@ -129,11 +139,9 @@ static bool is_spoken_of(const struct world *world, uint8_t op)
 }
 
 /* Of an operation that is over only what others can still notice is kept. */
-static void settle_op(struct world *world, uint8_t index)
+static void settle_told(struct world *world, uint8_t index)
 {
 	struct op *op = &world->ops[index], kept = {0};
-	if (op->kind == NO_OP || !op->told || !op_is_final(op))
-		return;
 	kept.kind = op->kind;
 	kept.at = op->at;
 	kept.way = op->way;
@@ -148,13 +156,103 @@ static void settle_op(struct world *world, uint8_t index)
 		kept.serial = op->serial;
 		kept.known_epochs = op->known_epochs;
 	}
-	for (uint32_t i = 0; i < GRANTS; i++)
-		kept.grants[i] = grant_is_live(op->grants[i]) || grant_is_ending(op->grants[i]) ? op->grants[i] : 0;
+	memcpy(kept.grants, op->grants, sizeof kept.grants);
 	*op = kept;
 	if (is_spoken_of(world, index) || op->outcome == UNKNOWN)
 		return;
 	for (uint32_t i = 0; i < OWNERS; i++)
 		world->owners[i].lanes[index] = (struct lane){0};
+}
+
+/* Of one that goes on: what a question had, when none is under way; what is written before it is read again. */
+static void settle_running(struct world *world, uint8_t index)
+{
+	struct op *op = &world->ops[index];
+	bool leased = op->owner_id || op->ask == PRE_WRITE || op->ask == PIN_KEY;
+	if (op->ask == NO_METHOD) {
+		op->attempts = op->session = 0;
+		op->perhaps = op->cut = op->has_id = false;
+	}
+	if (op->ask == NO_METHOD && !is_spoken_of(world, index)) { /* nothing knows a number of it */
+		op->serial = 0;
+		for (uint32_t i = 0; i < OWNERS; i++)
+			world->owners[i].lanes[index].serial = world->owners[i].lanes[index].phase = 0;
+	}
+	op->guard = op->guard && leased;
+	if (op->kind != GET) {
+		op->cleanup = op->cleanup && op->at == store_put_REVOKING;
+		op->revokes = op->at == store_put_REVOKING ? op->revokes : 0;
+		op->version = 0;
+		return;
+	}
+	op->slot = 0;
+	if (op->at != store_get_MOVING && op->at != store_get_RECALLING)
+		op->verdict = 0;
+	if (op->at != store_get_READING && op->at != store_get_MOVING && op->at != store_get_RECALLING && op->at != store_get_CHECKING &&
+	    op->at != store_get_HOLDING)
+		op->buffer[0] = op->buffer[1] = op->version = 0;
+}
+
+static bool is_asked(const struct world *world, uint8_t op, uint8_t owner, uint8_t serial)
+{
+	if (world->ops[op].ask != NO_METHOD && world->ops[op].serial == serial)
+		return true;
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		const struct message *m = &world->messages[i];
+		if (m->type == REQUEST && m->op == op && m->owner == owner && m->serial == serial)
+			return true;
+	}
+	return false;
+}
+
+static void settle_owner(struct world *world, uint8_t index)
+{
+	struct owner *owner = &world->owners[index];
+	for (uint8_t i = 0; i < OPS; i++) {
+		struct lane *lane = &owner->lanes[i];
+		if (lane->serial > 0 && lane->phase == ANSWERED && !is_asked(world, i, index, lane->serial)) {
+			lane->attempt = lane->status = lane->id = lane->version = lane->slot = 0;
+			lane->created = false;
+		}
+	}
+	for (uint32_t i = 0; i < RECORDS; i++) {
+		struct record *record = &owner->records[i];
+		const struct op *op = &world->ops[record->op];
+		if (record->type == NO_RECORD || record->type == MOVE_RECORD)
+			continue;
+		if (op->serial != record->serial || (op->ask != PRE_WRITE && op->ask != PIN_KEY))
+			record->serial = 0;
+		if (!record->done)
+			record->answer_serial = record->answer_attempt = 0;
+	}
+}
+
+static bool grant_is_over(const struct world *world, uint8_t op, uint8_t number)
+{
+	return number > 0 && !grant_is_live(world->ops[op].grants[number]) && !grant_is_ending(world->ops[op].grants[number]);
+}
+
+/* A grant that has ended is as good as any other. */
+static void settle_grants(struct world *world)
+{
+	for (uint32_t i = 0; i < OPS; i++)
+		for (uint32_t k = 0; k < GRANTS; k++)
+			if (!grant_is_live(world->ops[i].grants[k]) && !grant_is_ending(world->ops[i].grants[k]))
+				world->ops[i].grants[k] = 0;
+	for (uint32_t i = 0; i < MESSAGES; i++)
+		if (world->messages[i].type == REQUEST && grant_is_over(world, world->messages[i].op, world->messages[i].lent))
+			world->messages[i].lent = ENDED_GRANT;
+	for (uint32_t i = 0; i < OWNERS; i++)
+		for (uint32_t k = 0; k < RECORDS; k++) {
+			struct record *record = &world->owners[i].records[k];
+			if (record->type == MOVE_RECORD && grant_is_over(world, record->op, record->lent))
+				record->lent = ENDED_GRANT;
+		}
+	for (uint32_t i = 0; i < PIECES; i++) {
+		struct piece *piece = &world->pieces[i];
+		if ((piece->kind == PULL || piece->kind == PUSH) && grant_is_over(world, piece->op, piece->id))
+			piece->id = ENDED_GRANT;
+	}
 }
 
 /* An answer to an attempt that is over changes nothing. */
@@ -164,13 +262,56 @@ bool is_awaited(const struct world *world, const struct message *message)
 	return op->call && message->method == op->ask && message->serial == op->serial && message->attempt == op->attempts;
 }
 
-void world_settle(struct world *world)
+static void swap_bytes(uint8_t bytes[HALVES])
 {
+	uint8_t first = bytes[0];
+	bytes[0] = bytes[1];
+	bytes[1] = first;
+}
+
+/* The halves of a value are alike: of a world and the one with all halves exchanged one stands for both. */
+static void choose_half(struct world *world)
+{
+	struct world other;
+	bool differs = false;
+	for (uint32_t i = 0; i < OPS; i++)
+		differs |= world->ops[i].buffer[0] != world->ops[i].buffer[1];
+	for (uint32_t i = 0; i < OWNERS; i++)
+		for (uint32_t k = 0; k < SLOTS; k++)
+			differs |= world->owners[i].slots[k].bytes[0] != world->owners[i].slots[k].bytes[1];
+	if (!differs && world->pieces[0].kind == NO_PIECE)
+		return;
+	other = *world;
+	for (uint32_t i = 0; i < OPS; i++)
+		swap_bytes(other.ops[i].buffer);
+	for (uint32_t i = 0; i < OWNERS; i++)
+		for (uint32_t k = 0; k < SLOTS; k++)
+			swap_bytes(other.owners[i].slots[k].bytes);
+	for (uint32_t i = 0; i < PIECES && other.pieces[i].kind != NO_PIECE; i++)
+		other.pieces[i].half ^= 1;
+	sort(other.pieces, PIECES, sizeof other.pieces[0], compare_pieces);
+	if (memcmp(&other, world, sizeof other) < 0)
+		*world = other;
+}
+
+void world_settle(struct step *step)
+{
+	struct world *world = step->world;
 	for (uint32_t i = 0; i < MESSAGES; i++)
 		if (world->messages[i].type == REPLY && !is_awaited(world, &world->messages[i]))
 			memset(&world->messages[i], 0, sizeof world->messages[i]);
-	for (uint8_t i = 0; i < OPS; i++)
-		settle_op(world, i);
+	settle_grants(world);
+	pieces_settle(step);
+	for (uint8_t i = 0; i < OPS; i++) {
+		const struct op *op = &world->ops[i];
+		if (op->kind != NO_OP && op->told && op_is_final(op))
+			settle_told(world, i);
+		else if (op->kind != NO_OP)
+			settle_running(world, i);
+	}
+	for (uint8_t i = 0; i < scenario_of(step)->owners; i++)
+		settle_owner(world, i);
 	sort(world->messages, MESSAGES, sizeof world->messages[0], compare_messages);
 	sort(world->pieces, PIECES, sizeof world->pieces[0], compare_pieces);
+	choose_half(world);
 }

@@ -10,7 +10,7 @@
 
 #include <neap/fsm.h>
 
-enum { OPS = 3, OWNERS = 2, SLOTS = 3, RECORDS = 5, MESSAGES = 8, PIECES = 10, HALVES = 2, GRANTS = 4, NONE = 255 };
+enum { OPS = 3, OWNERS = 2, SLOTS = 3, RECORDS = 5, MESSAGES = 8, PIECES = 10, HALVES = 2, GRANTS = 5, ENDED_GRANT = 4, NONE = 255 };
 
 /* What memory holds. Operation i writes i + 1: a stamp is a version. */
 enum stamp { NOTHING, OF_FIRST, OF_SECOND, OF_THIRD, OLD, RUINED, FILLER, JUNK };
@@ -89,10 +89,14 @@ struct piece {
 	bool live, local; /* of a batch that still runs; the initiator's own memory is still in use for it */
 };
 enum piece_kind { NO_PIECE, FORWARD_WRITE, FORWARD_READ, PULL, PUSH };
-enum piece_at { ON_THE_WIRE, ADMITTED, COMING_BACK };
+enum piece_at { ON_THE_WIRE, ADMITTED };
 
-/* What may happen only so many times. */
-enum budget { LOSS, UNREACHABLE, CUT, LEASE, RESTART, REMOVE, FILL, STRAY, CORRUPT, XFER, HELD, CANCEL, DEADLINE, FORGET, BUDGETS };
+/* What may happen only so many times: each of them, and all faults together. */
+enum budget { FAULTS, REMOVE, FILL, LOSS, UNREACHABLE, CUT, LEASE, RESTART, STRAY, CORRUPT, XFER, HELD, CANCEL, DEADLINE, FORGET, BUDGETS };
+static inline bool budget_is_fault(enum budget budget)
+{
+	return budget >= LOSS;
+}
 
 struct world {
 	struct op ops[OPS];
@@ -160,9 +164,10 @@ static inline const struct scenario *scenario_of(const struct step *step)
 
 void world_begin(struct world *world, const struct setting *setting);
 bool is_awaited(const struct world *world, const struct message *message);
-void world_settle(struct world *world); /* lists in their one order, what is over cleared */
+void world_settle(struct step *step); /* lists in their one order, what cannot matter any more cleared */
 void violated(struct step *step, const char *invariant, const char *text);
 NEAP_PRINTF(2, 3) void note(struct step *step, const char *format, ...);
+bool budget_left(const struct world *world, enum budget budget);
 bool spend(struct step *step, enum budget budget); /* false: none is left */
 void send(struct step *step, const struct message *message);
 uint8_t id_of(const struct owner *owner, uint32_t record);
@@ -261,6 +266,8 @@ bool pieces_admitted(const struct world *world, bool of_accessor, uint8_t who, u
 uint32_t pieces_live(const struct world *world, uint8_t op, bool of_move, uint8_t owner, uint8_t id);
 /* The batch is over. Reads of it cannot land any more, writes may still come; with `held` all of it goes on until it is released. */
 void pieces_end(struct step *step, uint8_t op, bool of_move, uint8_t owner, uint8_t id, bool held);
+void pieces_release(struct step *step, uint8_t op, bool of_move, uint8_t owner, uint8_t id); /* what was held */
+void pieces_settle(struct step *step);
 void batch_over(struct step *step, uint8_t op, bool completed, bool held);
 void op_released(struct step *step, uint8_t op);
 
@@ -275,6 +282,7 @@ const char *event_name(uint8_t kind);
 int event_find(const char *name);
 void event_text(const struct world *world, const struct event *event, char *text, uint32_t size);
 bool world_is_final(const struct world *world);
+bool piece_is_late(const struct piece *piece);
 bool answer_may_come(const struct world *world, uint8_t op);
 
 /* --- invariants.c */
