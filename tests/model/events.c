@@ -37,14 +37,12 @@ static const char *method_name(uint8_t method)
 static const char *status_name(uint8_t status)
 {
 	static const char *const statuses[] = {"OK", "ALREADY_EXISTS", "IS_PROCESSING", "NOT_FOUND", "NO_AVAILABLE_HANDLE", "LEASE_EXPIRED",
-	                                       "INVALID_WRITE", "DATA_COPY_FAILED", "TRANSFER_FAIL", "no session", "not sent"};
+	                                       "INVALID_WRITE", "DATA_COPY_FAILED", "TRANSFER_FAIL", "no session", "not sent", "UNAVAILABLE"};
 	return statuses[status];
 }
 
 void event_text(const struct world *world, const struct event *event, char *text, uint32_t size)
 {
-	char sentence[120];
-	(void)snprintf(sentence, sizeof sentence, "%s", texts[event->kind]);
 	if (event->kind == HAPPENS_DELIVER) {
 		const struct message *m = &world->messages[event->a];
 		if (m->type == REQUEST)
@@ -55,10 +53,19 @@ void event_text(const struct world *world, const struct event *event, char *text
 			               m->attempt + 1, status_name(m->status));
 		return;
 	}
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	(void)snprintf(text, size, sentence, event->a, event->b);
-#pragma GCC diagnostic pop
+	if (event->kind == HAPPENS_PIECE) {
+		static const char *const moves[][2] = {
+			{"?", "?"},
+			{"a half that operation %u writes comes to owner %u, which looks at the grant", "a half that operation %u writes is stored at owner %u"},
+			{"operation %u asks for a half, and owner %u looks at the grant", "a half that operation %u reads is taken from owner %u"},
+			{"operation %u is asked for a half by owner %u, and looks at the grant", "a half of operation %u is stored at owner %u"},
+			{"operation %u is brought a half by owner %u, and looks at the grant", "operation %u's buffer gets a half from owner %u"},
+		};
+		const struct piece *piece = &world->pieces[event->a];
+		(void)snprintf(text, size, moves[piece->kind][piece->at], piece->op, piece->owner);
+		return;
+	}
+	(void)snprintf(text, size, texts[event->kind], event->a, event->b);
 }
 
 /* --- what can happen ------------------------------------------------------------------------------------------------------------- */
@@ -308,13 +315,15 @@ static void of_owner(struct list *list, uint8_t index)
 	}
 	if (owner->value != NONE && left(list, REMOVE))
 		can(list, HAPPENS_REMOVED, index, 0);
-	if (owner->filler == NONE && left(list, FILL)) {
+	if (owner->filler == NONE && !owner->leaving && left(list, FILL)) {
 		for (uint32_t i = 0; i < list->setting->scenario->slots; i++)
 			if (owner->slots[i].phase == FREE) {
 				can(list, HAPPENS_FILLED, index, 0);
 				break;
 			}
 	}
+	if (left(list, LEAVE) && !owner->leaving)
+		can(list, HAPPENS_LEAVES, index, 0);
 	if (left(list, RESTART))
 		can(list, HAPPENS_RESTARTED, index, 0);
 }
@@ -333,7 +342,7 @@ static void of_network(struct list *list)
 		if (piece->kind == NO_PIECE || (i > 0 && memcmp(piece, piece - 1, sizeof *piece) == 0))
 			continue;
 		can(list, HAPPENS_PIECE, i, 0);
-		if (piece->stamp != NOTHING && piece->stamp != RUINED && left(list, CORRUPT))
+		if ((piece->stamp != NOTHING || piece->at == ADMITTED) && piece->stamp != RUINED && left(list, CORRUPT))
 			can(list, HAPPENS_RUIN, i, 0);
 	}
 }

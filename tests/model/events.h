@@ -43,6 +43,7 @@
 	E(REMOVED, remove, "owner %u: the key is removed")                                                                \
 	E(FILLED, fill, "owner %u: another key is put")                                                                   \
 	E(RESTARTED, restart, "owner %u dies and starts anew, empty")                                                     \
+	E(LEAVES, leave, "owner %u leaves")                                                                               \
 	E(SESSION_LOST, forget, "owner %u forgets which calls of operation %u it has executed")
 
 #define AS_KIND(kind, name, text) HAPPENS_##kind,

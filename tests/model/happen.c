@@ -278,6 +278,10 @@ static void event_of_owner(struct step *step, const struct event *event)
 		(void)filler_put(step, owner);
 		break;
 	case HAPPENS_RESTARTED: restart(step, owner); break;
+	case HAPPENS_LEAVES:
+		(void)spend(step, LEAVE);
+		owner_leave(step, owner);
+		break;
 	default: forget(step, owner, index); break;
 	}
 }

@@ -349,6 +349,10 @@ void owner_receive(struct step *step, const struct message *request)
 	}
 	if (is_once(request->method) && !begin_once(step, request))
 		return;
+	if (step->world->owners[request->owner].leaving && request->method != UN_PIN) { /* peer_begin() */
+		refuse(step, request, UNAVAILABLE);
+		return;
+	}
 	switch (request->method) {
 	case PRE_WRITE: pre_write(step, request); break;
 	case COMMIT: commit(step, request); break;
@@ -359,6 +363,28 @@ void owner_receive(struct step *step, const struct message *request)
 	case READ_REMOTE: read_remote(step, request); break;
 	default: unpin(step, request); break;
 	}
+}
+
+/* The service drains and the owner closes: neap_owner_close(). Commits that were accepted and moves come to their end; values go. */
+void owner_leave(struct step *step, uint8_t owner)
+{
+	struct owner *place = &step->world->owners[owner];
+	place->leaving = true;
+	for (uint8_t i = 0; i < RECORDS; i++) {
+		struct record *record = &place->records[i];
+		if (record->type == WRITE_RECORD) { /* neap_owner_write_lost() */
+			if (!record->done)
+				record_detach(step, owner, i);
+			post(step, owner, i, write_record_on_LOST);
+		} else if (record->type == PIN_RECORD) {
+			record->ending = true;
+			post(step, owner, i, pin_record_on_LOST);
+		}
+	}
+	if (place->value != NONE)
+		key_withdraw(step, owner);
+	if (place->filler != NONE)
+		filler_remove(step, owner);
 }
 
 /* connection_ended() in service_holdings.c: what it holds is given up. What was accepted for a commit goes on, and so do moves. */

@@ -23,6 +23,8 @@ uint8_t record_take(struct step *step, uint8_t owner, enum record_type type, con
 static void give_back(struct step *step, uint8_t owner, uint8_t index)
 {
 	struct record *record = &step->world->owners[owner].records[index];
+	if (grant_is_ending(record->grant))
+		violated(step, "S7", "a record has gone while its grant was still ending");
 	*record = (struct record){.generation = (uint8_t)((record->generation + 1u) % 8u)};
 }
 
@@ -57,7 +59,11 @@ static void end_exposure(struct step *step, uint8_t owner, uint8_t index)
 
 static void end_grant(struct step *step, uint8_t owner, uint8_t index)
 {
-	grant_step(step, &step->world->owners[owner].records[index].grant, grant_on_END);
+	struct record *record = &step->world->owners[owner].records[index];
+	if (grant_is_live(record->grant))
+		grant_step(step, &record->grant, grant_on_END);
+	else /* stale: neap_grant_end() says so, and nobody else will tell of the end */
+		post(step, owner, index, record->type == WRITE_RECORD ? (uint8_t)write_record_on_SEALED : (uint8_t)pin_record_on_ENDED);
 }
 
 /* The grant has ended with its grace period: on_sealed(), on_ended(). */
@@ -105,8 +111,7 @@ static void quarantine(struct step *step, uint8_t owner, uint8_t index)
 {
 	record_detach(step, owner, index);
 	drop(step, owner, index);
-	if (!grant_is_ending(step->world->owners[owner].records[index].grant))
-		end_grant(step, owner, index);
+	end_grant(step, owner, index);
 }
 
 static void publish(struct step *step, uint8_t owner, uint8_t index)
@@ -153,6 +158,8 @@ static void write_action(struct step *step, uint8_t owner, uint8_t index, uint8_
 		answer(step, owner, &done, COMMIT, COPY_FAILED, 0);
 		break;
 	default: /* release */
+		if (record->done)
+			violated(step, "S6", "a commit that was accepted has ended with its lease: it is neither published nor answered");
 		end_exposure(step, owner, index);
 		give_back(step, owner, index);
 		break;

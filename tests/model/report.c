@@ -11,9 +11,8 @@ static void print_note(void *user, const char *text)
 	printf("           %s\n", text);
 }
 
-static bool in_wrong_end(const struct setting *setting, struct step *step)
+static bool in_wrong_end(const struct step *step)
 {
-	(void)setting;
 	if (!step->wrong)
 		return false;
 	printf("violated: %s: %s\n", step->invariant, step->wrong);
@@ -36,6 +35,7 @@ void report_trace(const struct setting *setting, const struct result *result)
 	for (uint32_t i = 0; i < PROTECTIONS; i++)
 		if (setting->without[i])
 			printf("without %s\n", protection_texts[i].name);
+	printf("faults %u\n", setting->scenario->budgets[FAULTS]);
 	tables_begin(setting, &ignored);
 	world_begin(&world, setting);
 	for (uint32_t i = 0; i < result->trace_length; i++) {
@@ -57,30 +57,35 @@ static bool is_possible(const struct world *world, const struct setting *setting
 	return false;
 }
 
-static bool read_setting(struct setting *setting, const char *line)
+static void read_setting(struct setting *setting, struct scenario *scenario, const char *line)
 {
 	char name[64];
+	unsigned faults;
 	if (sscanf(line, "scenario %63s", name) == 1)
 		for (uint32_t i = 0; i < scenario_count; i++)
-			if (strcmp(scenarios[i].name, name) == 0)
-				setting->scenario = &scenarios[i];
+			if (strcmp(scenarios[i].name, name) == 0) {
+				*scenario = scenarios[i];
+				setting->scenario = scenario;
+			}
+	if (sscanf(line, "faults %u", &faults) == 1 && faults < 10)
+		scenario->budgets[FAULTS] = (uint8_t)faults;
 	if (sscanf(line, "without %63s", name) == 1)
 		for (uint32_t i = 0; i < PROTECTIONS; i++)
 			if (strcmp(protection_texts[i].name, name) == 0)
 				setting->without[i] = true;
-	return setting->scenario != NULL;
 }
 
 static int replay_file(FILE *file, const char *path)
 {
 	static struct cell_counts ignored;
 	struct setting setting = {0};
+	struct scenario scenario;
 	struct world world;
 	struct step step = {.world = &world, .setting = &setting, .note = print_note};
 	char line[400], name[64];
 	unsigned number, a, b, done = 0;
 	while (fgets(line, sizeof line, file)) {
-		(void)read_setting(&setting, line);
+		read_setting(&setting, &scenario, line);
 		if (sscanf(line, "%u %63s %u %u", &number, name, &a, &b) != 4)
 			continue;
 		if (!setting.scenario) {
@@ -97,8 +102,9 @@ static int replay_file(FILE *file, const char *path)
 			return 2;
 		}
 		print_event(number, &world, &event);
+		step.wrong = NULL;
 		event_apply(&step, &event);
-		if (in_wrong_end(&setting, &step))
+		if (in_wrong_end(&step))
 			return 1;
 	}
 	printf("%u events, nothing violated\n", done);

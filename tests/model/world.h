@@ -21,7 +21,7 @@ enum method { NO_METHOD, PRE_WRITE, COMMIT, REVOKE, WRITE_REMOTE, LOOK_UP, PIN_K
 enum outcome { FAILED, SUCCESS, UNKNOWN };
 
 /* Answers of an owner, as the accessor tells them apart. */
-enum status { OK, EXISTS, PROCESSING, NOT_FOUND, NO_HANDLE, LEASE_EXPIRED, INVALID_WRITE, COPY_FAILED, TRANSFER_FAIL, NO_SESSION, NOT_SENT };
+enum status { OK, EXISTS, PROCESSING, NOT_FOUND, NO_HANDLE, LEASE_EXPIRED, INVALID_WRITE, COPY_FAILED, TRANSFER_FAIL, NO_SESSION, NOT_SENT, UNAVAILABLE };
 
 /* A call to an owner and everything that an operation knows: struct accessor_op. */
 struct op {
@@ -72,6 +72,7 @@ struct owner {
 	uint8_t epoch;
 	uint8_t value, version, write_id, pending; /* of the key: slot or NONE, stamp, id, record or NONE */
 	uint8_t filler;                            /* slot or NONE */
+	bool leaving;
 	struct slot slots[SLOTS];
 	struct record records[RECORDS];
 	struct lane lanes[OPS];
@@ -92,7 +93,7 @@ enum piece_kind { NO_PIECE, FORWARD_WRITE, FORWARD_READ, PULL, PUSH };
 enum piece_at { ON_THE_WIRE, ADMITTED };
 
 /* What may happen only so many times: each of them, and all faults together. */
-enum budget { FAULTS, REMOVE, FILL, LOSS, UNREACHABLE, CUT, LEASE, RESTART, STRAY, CORRUPT, XFER, HELD, CANCEL, DEADLINE, FORGET, BUDGETS };
+enum budget { FAULTS, REMOVE, FILL, LOSS, UNREACHABLE, CUT, LEASE, RESTART, STRAY, CORRUPT, XFER, HELD, CANCEL, DEADLINE, FORGET, LEAVE, BUDGETS };
 static inline bool budget_is_fault(enum budget budget)
 {
 	return budget >= LOSS;
@@ -123,7 +124,6 @@ struct scenario {
 	bool blind;     /* a transport that lets a reader believe it got bytes when the target refused */
 	bool slow;      /* directory, connections and pauses take time: those states are seen, too */
 	bool resolve;   /* an UNKNOWN put is asked about */
-	bool quick;     /* part of the quick subset */
 	uint8_t attempts; /* of a call: attempts_max, revokes_max */
 	uint8_t slots;
 };
@@ -215,6 +215,7 @@ void filler_remove(struct step *step, uint8_t owner);
 
 void owner_receive(struct step *step, const struct message *request);
 void owner_answer(struct step *step, uint8_t owner, uint8_t op, uint8_t serial, uint8_t attempt, const struct message *answer);
+void owner_leave(struct step *step, uint8_t owner);
 void owner_connection_lost(struct step *step, uint8_t owner, uint8_t op);
 void record_action(struct step *step, uint8_t owner, uint8_t index, enum table table, uint8_t action);
 uint8_t record_take(struct step *step, uint8_t owner, enum record_type type, const struct message *request, uint8_t slot);
