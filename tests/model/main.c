@@ -14,7 +14,7 @@ struct arguments {
 	struct setting setting;
 	const char *replay;
 	uint64_t states_max;
-	bool quick, cells, list, all;
+	bool quick, cells, list, all, mutants;
 	uint8_t faults; /* 0: as the scenario says */
 };
 
@@ -22,10 +22,12 @@ static void usage(FILE *out)
 {
 	fprintf(out, "neap-model [--quick] [--scenario NAME] [--without PROTECTION[,...]] [--all] [--faults N] [--cells] [--states-max N]\n"
 	             "neap-model --replay FILE\n"
+	             "neap-model --mutants [--quick]\n"
 	             "neap-model --list\n\n"
 	             "Explores every schedule of small scenarios through the store's machine tables. --without takes a protection away, in the\n"
 	             "scenario that shows its need (--all: in every scenario, or --scenario), prints the shortest way to what breaks, and\n"
-	             "exits with 1. --replay follows such a way again. --cells lists the cells of the tables that no scenario takes.\n");
+	             "exits with 1. --replay follows such a way again. --cells lists the cells of the tables that no scenario takes.\n"
+	             "--mutants lets one transition after the other be ignored, and names those of which nothing notices.\n");
 }
 
 static void list(void)
@@ -79,7 +81,7 @@ static void read_arguments(struct arguments *arguments, int argc, char **argv)
 		{"quick", no_argument, NULL, 'q'},         {"scenario", required_argument, NULL, 's'}, {"without", required_argument, NULL, 'w'},
 		{"all", no_argument, NULL, 'a'},           {"cells", no_argument, NULL, 'c'},          {"states-max", required_argument, NULL, 'm'},
 		{"replay", required_argument, NULL, 'r'},  {"list", no_argument, NULL, 'l'},           {"help", no_argument, NULL, 'h'},
-		{"faults", required_argument, NULL, 'f'},
+		{"faults", required_argument, NULL, 'f'},  {"mutants", no_argument, NULL, 'u'},
 		{0},
 	};
 	char *without = NULL, *end;
@@ -105,6 +107,7 @@ static void read_arguments(struct arguments *arguments, int argc, char **argv)
 				exit(2);
 			}
 			break;
+		case 'u': arguments->mutants = true; break;
 		case 'r': arguments->replay = optarg; break;
 		case 'l': arguments->list = true; break;
 		case 'h': usage(stdout); exit(0);
@@ -119,16 +122,22 @@ static void read_arguments(struct arguments *arguments, int argc, char **argv)
 		take_away(arguments, without);
 }
 
-static int run(const struct arguments *arguments, const struct scenario *scenario, struct cell_counts *counts, struct result *sum)
+static struct scenario as_asked(const struct arguments *arguments, const struct scenario *scenario)
 {
-	struct setting setting = arguments->setting;
-	struct result result;
 	struct scenario changed = *scenario;
-	setting.scenario = &changed;
 	if (arguments->quick)
 		changed.budgets[FAULTS] = (uint8_t)(changed.budgets[FAULTS] - QUICK_LESS);
 	if (arguments->faults)
 		changed.budgets[FAULTS] = arguments->faults;
+	return changed;
+}
+
+static int run(const struct arguments *arguments, const struct scenario *scenario, struct cell_counts *counts, struct result *sum)
+{
+	struct setting setting = arguments->setting;
+	struct result result;
+	struct scenario changed = as_asked(arguments, scenario);
+	setting.scenario = &changed;
 	tables_begin(&setting, counts);
 	explore(&setting, arguments->states_max, &result);
 	printf("%-18s %9" PRIu64 " states %10" PRIu64 " transitions, depth %3u, %6.2f s, %4zu MiB%s\n", scenario->name, result.states,
@@ -146,6 +155,45 @@ static int run(const struct arguments *arguments, const struct scenario *scenari
 	return result.violated ? 1 : result.complete ? 0 : 2;
 }
 
+/* Small scenarios first: most is noticed there. */
+static bool mutant_is_noticed(const struct arguments *arguments, uint8_t table, uint8_t cell, struct cell_counts *counts)
+{
+	struct setting setting = {.has_mutant = true, .mutant_table = table, .mutant_cell = cell};
+	for (uint32_t i = scenario_count; i > 0; i--) {
+		struct scenario scenario = as_asked(arguments, &scenarios[i - 1]);
+		struct result result;
+		setting.scenario = &scenario;
+		tables_begin(&setting, counts);
+		explore(&setting, arguments->states_max, &result);
+		free(result.trace);
+		if (result.violated)
+			return true;
+	}
+	return false;
+}
+
+static int run_mutants(const struct arguments *arguments)
+{
+	static struct cell_counts counts;
+	uint32_t all = 0, noticed = 0;
+	for (uint8_t table = 0; table < TABLES; table++) {
+		const struct neap_fsm *fsm = tables[table];
+		for (uint8_t cell = 0; cell < fsm->state_count * fsm->event_count; cell++) {
+			if (fsm->cells[cell].kind != NEAP_CELL_GO)
+				continue;
+			all++;
+			bool seen = mutant_is_noticed(arguments, table, cell, &counts);
+			noticed += seen;
+			if (!seen)
+				printf("not noticed: %s %s %s\n", fsm->name, fsm->states[cell / fsm->event_count].name,
+				       fsm->event_names[cell % fsm->event_count]);
+			fflush(stdout);
+		}
+	}
+	printf("%u of %u transitions cannot be ignored unnoticed\n", noticed, all);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static struct cell_counts counts;
@@ -160,6 +208,8 @@ int main(int argc, char **argv)
 		list();
 		return 0;
 	}
+	if (arguments.mutants)
+		return run_mutants(&arguments);
 	if (arguments.replay)
 		return replay(arguments.replay);
 	for (uint32_t i = 0; i < scenario_count && worst != 1; i++) {

@@ -188,6 +188,8 @@ static void pin(struct step *step, const struct message *request)
 	struct owner *place = &step->world->owners[request->owner];
 	uint8_t shared = shared_pin(step, place), slot = place->value, version = place->version;
 	if (shared != NONE && !has(step, READERS_PINS)) {
+		place->records[shared].op = request->op; /* who asks last renews it for all */
+		place->records[shared].serial = request->serial;
 		answer(step, request, OK, id_of(place, shared), place->records[shared].version, place->records[shared].slot, false);
 		return;
 	}

@@ -91,7 +91,7 @@ static void refused(struct step *step, uint32_t index)
 	uint8_t record;
 	note(step, "half %u of operation %u's bytes is refused: its grant has ended", piece->half, piece->op);
 	if (forward && piece->live)
-		step->world->ops[piece->op].failed |= piece->kind == FORWARD_WRITE || !scenario_of(step)->blind;
+		step->world->ops[piece->op].failed |= piece->kind == FORWARD_WRITE || (!scenario_of(step)->blind && has(step, REFUSALS_TOLD));
 	else if (!forward && piece->live && record_is(&step->world->owners[piece->owner], piece->record, MOVE_RECORD, &record))
 		step->world->owners[piece->owner].records[record].refused = true;
 	piece_remove(step->world, index);

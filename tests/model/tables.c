@@ -30,6 +30,8 @@ void tables_begin(const struct setting *setting, struct cell_counts *counts)
 	for (uint32_t i = 0; i < TABLES; i++)
 		memcpy(now.cells[i], tables[i]->cells, (size_t)tables[i]->state_count * tables[i]->event_count * sizeof(struct neap_cell));
 	now.counts = counts;
+	if (setting->has_mutant)
+		now.cells[setting->mutant_table][setting->mutant_cell] = (struct neap_cell){.kind = NEAP_CELL_IGNORE};
 	if (setting->without[COMMIT_MASKS_EXPIRY]) {
 		change(T_WRITE, write_record_SEALING, write_record_on_TIMEOUT, write_record_QUARANTINED, write_record_do_expire);
 		change(T_WRITE, write_record_CHECKING, write_record_on_TIMEOUT, write_record_QUARANTINED, write_record_do_expire);

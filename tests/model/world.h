@@ -111,7 +111,7 @@ struct world {
 
 enum protection {
 	QUARANTINE, SEND_TIME_LEASE, FENCE_EPOCH, IDEMPOTENCE, GRANT_BEFORE_COMMIT, COMMIT_MASKS_EXPIRY, READERS_PINS, VERSION_PINS,
-	CREATE_IF_ABSENT, REVERSE_GRANTS, RECALL_BEFORE_REPEAT, HELD_MEMORY, UNKNOWN_STAYS, SETTLE_WAITS, GRANT_PER_PIECE, CHECKSUMS,
+	CREATE_IF_ABSENT, REVERSE_GRANTS, RECALL_BEFORE_REPEAT, HELD_MEMORY, UNKNOWN_STAYS, SETTLE_WAITS, GRANT_PER_PIECE, REFUSALS_TOLD, CHECKSUMS,
 	PROTECTIONS
 };
 
@@ -131,6 +131,8 @@ struct scenario {
 struct setting {
 	const struct scenario *scenario;
 	bool without[PROTECTIONS];
+	bool has_mutant; /* this cell of this table says that its event is ignored */
+	uint8_t mutant_table, mutant_cell;
 };
 
 /* --- a step of the world: one event and everything that follows from it at once */
