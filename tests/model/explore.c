@@ -59,11 +59,11 @@ static uint64_t mixed(uint64_t value)
 	return value ^ value >> 32;
 }
 
-static void fingerprint(const struct world *world, uint64_t *low_p, uint64_t *high_p)
+static void absorb(uint64_t sums[2], const void *bytes, size_t left)
 {
-	const unsigned char *at = (const unsigned char *)world;
-	uint64_t low = UINT64_C(0x9e3779b97f4a7c15), high = UINT64_C(0xc2b2ae3d27d4eb4f);
-	for (size_t left = sizeof *world; left > 0;) {
+	const unsigned char *at = bytes;
+	uint64_t low = sums[0], high = sums[1];
+	while (left > 0) {
 		uint64_t word = 0;
 		size_t part = left < sizeof word ? left : sizeof word;
 		memcpy(&word, at, part);
@@ -74,8 +74,28 @@ static void fingerprint(const struct world *world, uint64_t *low_p, uint64_t *hi
 		at += part;
 		left -= part;
 	}
-	*low_p = mixed(low);
-	*high_p = mixed(high);
+	sums[0] = low;
+	sums[1] = high;
+}
+
+/* What is empty at the end of a list, and an owner that the scenario does not have, is alike in all. */
+static void fingerprint(const struct world *world, uint8_t owners, uint64_t *low_p, uint64_t *high_p)
+{
+	uint64_t sums[2] = {UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xc2b2ae3d27d4eb4f)};
+	size_t messages = 0, pieces = 0;
+	while (messages < MESSAGES && world->messages[messages].type != NO_MESSAGE)
+		messages++;
+	while (pieces < PIECES && world->pieces[pieces].kind != NO_PIECE)
+		pieces++;
+	uint64_t counts = messages << 8 | pieces;
+	absorb(sums, &counts, sizeof counts);
+	absorb(sums, world->budgets, sizeof world->budgets);
+	absorb(sums, world->ops, sizeof world->ops);
+	absorb(sums, world->owners, owners * sizeof world->owners[0]);
+	absorb(sums, world->messages, messages * sizeof world->messages[0]);
+	absorb(sums, world->pieces, pieces * sizeof world->pieces[0]);
+	*low_p = mixed(sums[0]);
+	*high_p = mixed(sums[1]);
 }
 
 static void rehash(struct search *search)
@@ -111,7 +131,7 @@ static void put_on_level(struct level *level, const struct world *world, uint32_
 static uint32_t visit(struct search *search, const struct world *world, uint32_t parent, const struct event *event)
 {
 	uint64_t low, high;
-	fingerprint(world, &low, &high);
+	fingerprint(world, search->setting->scenario->owners, &low, &high);
 	if (2 * search->count >= search->bucket_mask)
 		rehash(search);
 	size_t at = low & search->bucket_mask;

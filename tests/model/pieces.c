@@ -79,7 +79,7 @@ static void store(struct step *step, struct piece *piece)
 			others = true;
 	}
 	slot->bytes[piece->half] = piece->stamp;
-	note(step, "memory: half %u of operation %u's bytes is stored in slot %u of owner %u", piece->half, piece->op, piece->slot, piece->owner);
+	note(step, "memory: a half of operation %u's bytes is stored in slot %u of owner %u", piece->op, piece->slot, piece->owner);
 	if (others)
 		violated(step, "S1", "bytes were stored into memory that is another's, or published");
 }
@@ -89,7 +89,7 @@ static void refused(struct step *step, uint32_t index)
 	struct piece *piece = &step->world->pieces[index];
 	bool forward = piece->kind == FORWARD_WRITE || piece->kind == FORWARD_READ;
 	uint8_t record;
-	note(step, "half %u of operation %u's bytes is refused: its grant has ended", piece->half, piece->op);
+	note(step, "a half of operation %u's bytes is refused: its grant has ended", piece->op);
 	if (forward && piece->live)
 		step->world->ops[piece->op].failed |= piece->kind == FORWARD_WRITE || (!scenario_of(step)->blind && has(step, REFUSALS_TOLD));
 	else if (!forward && piece->live && record_is(&step->world->owners[piece->owner], piece->record, MOVE_RECORD, &record))
@@ -102,7 +102,7 @@ static void arrive(struct step *step, struct piece *piece)
 	struct op *op = &step->world->ops[piece->op];
 	check_buffer(step, piece->op, false);
 	op->buffer[piece->half] = piece->stamp;
-	note(step, "half %u of what operation %u reads is in its buffer", piece->half, piece->op);
+	note(step, "a half of what operation %u reads is in its buffer", piece->op);
 }
 
 /* The next thing that happens to it. */
@@ -116,7 +116,7 @@ void piece_moves(struct step *step, uint32_t index)
 			return;
 		}
 		piece->at = ADMITTED;
-		note(step, "half %u of operation %u's bytes is admitted", piece->half, piece->op);
+		note(step, "a half of operation %u's bytes is admitted", piece->op);
 		return;
 	}
 	if (piece->kind == PULL)
