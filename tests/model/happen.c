@@ -288,6 +288,8 @@ static void event_of_owner(struct step *step, const struct event *event)
 
 void event_apply(struct step *step, const struct event *event)
 {
+	bool hurried = event->kind == HAPPENS_TIMER || event->kind == HAPPENS_ASK_CANCEL;
+	bool revoking = hurried && step->world->ops[event->a].ask == REVOKE;
 	switch (event->kind) {
 	case HAPPENS_DELIVER:
 		step->fault = !is_awaited(step->world, &step->world->messages[event->a]);
@@ -314,6 +316,8 @@ void event_apply(struct step *step, const struct event *event)
 		break;
 	}
 	run_queue(step);
+	if (!step->wrong && hurried)
+		check_ends_soon(step, event->a, event->kind == HAPPENS_ASK_CANCEL, revoking);
 	if (!step->wrong)
 		check_world(step);
 	world_settle(step);

@@ -17,6 +17,7 @@ const struct invariant_text invariant_texts[] = {
 	{"S11", "an operation is told once"},
 	{"S12", "SUCCESS only of what is committed, FAILED only of what will never become visible, UNKNOWN never of a get"},
 	{"L1", "from each situation, without any further fault, every operation and every record can come to its end"},
+	{"L3", "an operation that was canceled or whose time is over waits for no answer, but for that of a commit that was sent and of a revoke"},
 	{"L2", "when they all have, all memory but that of values is free"},
 	{"BOUND", "the model's own room was enough"},
 };
@@ -110,6 +111,16 @@ void check_world(struct step *step)
 		check_counts(step, owner);
 	}
 	check_pieces(step);
+}
+
+/* After a cancel, or the timer in a state that it was set for. */
+void check_ends_soon(struct step *step, uint8_t index, bool canceled, bool revoked_before)
+{
+	const struct op *op = &step->world->ops[index];
+	bool waits = op->asking || op->reaching || op->call; /* a pause is short */
+	bool may = canceled ? op->ask == COMMIT || op->ask == REVOKE : revoked_before != (op->ask == REVOKE);
+	if (!op->told && waits && !may)
+		violated(step, "L3", canceled ? "an operation waits on after its cancel" : "an operation waits on after its time was over");
 }
 
 static void check_get(struct step *step, const struct op *op)

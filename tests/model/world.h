@@ -297,6 +297,7 @@ extern const struct invariant_text invariant_texts[];
 extern const uint32_t invariant_count;
 void check_world(struct step *step);
 void check_told(struct step *step, uint8_t op);
+void check_ends_soon(struct step *step, uint8_t op, bool canceled, bool revoked_before);
 void check_publish(struct step *step, uint8_t owner, uint8_t slot, uint8_t version, uint8_t op);
 void check_buffer(struct step *step, uint8_t op, bool reading);
 
