@@ -60,4 +60,5 @@ printf '   1  start 0 0\n' >"$work/wrong"
 expect 2 'comes before the events' "$tool" --replay "$work/wrong"
 expect 0 '^settle .* states' "$tool" --scenario settle --faults 1 --cells
 
+[ $failed = 1 ] || rm -rf "$work"
 exit $failed
