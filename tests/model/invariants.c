@@ -1,5 +1,6 @@
 /* What must hold. Looked at after every step; what a caller is told is looked at when it is told. */
 #include "store/owner/pin_record_fsm.h"
+#include "store/owner/write_record_fsm.h"
 #include "tests/model/world.h"
 #include <stdio.h>
 
@@ -14,6 +15,7 @@ const struct invariant_text invariant_texts[] = {
 	{"S7", "memory of a value, of a pin and of a move is not free, and keeps its bytes until it is let go of"},
 	{"S8", "the counts of memory are those of who holds it and of who can reach it"},
 	{"S9", "no memory has two uses"},
+	{"RECORD", "a record has in each state what the owner's own invariants say (write_record.c, pin_record.c)"},
 	{"S11", "an operation is told once"},
 	{"S12", "SUCCESS only of what is committed, FAILED only of what will never become visible, UNKNOWN never of a get"},
 	{"L1", "from each situation, without any further fault, every operation and every record can come to its end"},
@@ -43,9 +45,25 @@ static void check_value(struct step *step, const struct owner *owner)
 		violated(step, "S9", "two values are in the same memory");
 }
 
+/* invariant() in write_record.c and pin_record.c */
+static void check_inside(struct step *step, const struct record *record)
+{
+	if (record->type == PIN_RECORD && record->at == pin_record_PINNED && (!record->exposed || record->ending))
+		violated(step, "RECORD", "what is pinned may be read");
+	if (record->type != WRITE_RECORD)
+		return;
+	if (record->at == write_record_GRANTED && (!record->entry || !record->exposed))
+		violated(step, "RECORD", "a granted write has its key and may be written");
+	if (record->at == write_record_SEALING && (!record->entry || !record->done))
+		violated(step, "RECORD", "a write that is being committed has its key and an asker");
+	if (record->at == write_record_QUARANTINED && record->entry)
+		violated(step, "RECORD", "a write in quarantine blocks its key");
+}
+
 static void check_record(struct step *step, const struct owner *owner, const struct record *record)
 {
 	const struct slot *slot = &owner->slots[record->slot];
+	check_inside(step, record);
 	if (!record->holds && has(step, QUARANTINE) && record->type == PIN_RECORD)
 		violated(step, "S7", "a pin has let go of its memory before its end");
 	if (!record->holds)
