@@ -110,7 +110,9 @@ static void answer_replicas(struct node_places_call *call, uint32_t index)
 	}
 	int error = item->error;
 	if (question->exists)
-		error = error == NEAP_STORE_OBJECT_NOT_FOUND ? (int)NEAP_STORE_REPLICA_IS_PROCESSING : error ? error : (int)NEAP_STORE_OBJECT_ALREADY_EXISTS;
+		error = error == NEAP_STORE_OBJECT_NOT_FOUND ? (int)NEAP_STORE_REPLICA_IS_PROCESSING
+		        : error                              ? error
+		                                             : (int)NEAP_STORE_OBJECT_ALREADY_EXISTS;
 	answer(call->places, question, error, routes, count, error ? neap_store_error_text(error) : "");
 }
 

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int open_dram(struct neap_store *store, struct node_tier *tier, const struct neap_tier_settings *settings, char *why, size_t why_size)
+static int open_dram(struct neap_store *store, struct node_tier *tier, const struct neap_tier_settings *settings, char *why,
+                     size_t why_size)
 {
 	struct neap_dram_options options = {
 		.capacity = settings->capacity,

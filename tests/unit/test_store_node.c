@@ -118,6 +118,28 @@ START_TEST(two_writers_at_once)
 }
 END_TEST
 
+/* A put that finds another's value in its own process, which then loses to a third: it is judged by what the key has in the end. */
+START_TEST(judged_by_the_value_that_stays)
+{
+	const struct neap_store_options near = {.placement = {.remote_weight = 0, .local_write_waterline = 1, .set = true}};
+	struct rig_store *d = rig_store_start(&near, true);
+	struct rig_outcome first, second, third;
+	const struct neap_put_options options = {.checksum = true};
+	ck_assert(rig_until(&d->ready, 5000));
+	rig_put_begin(b, &first, "k", 30000, 1, &options);
+	rig_put_begin(d, &second, "k", 20000, 2, &options);
+	sim_run_for(rig.sim, 2000); /* both are in their own processes by now */
+	rig_put_begin(_i ? d : b, &third, "k", 30000, 1, &options); /* the memory that second puts from is another's */
+	rig_await(&first);
+	rig_await(&second);
+	rig_await(&third);
+	ck_assert_uint_eq(first.outcome.created + second.outcome.created, 1);
+	bool same = first.outcome.created;
+	ck_assert_msg((third.outcome.status == NEAP_STORE_SUCCESS) == same, "%s", third.why);
+	ck_assert(!third.outcome.created);
+}
+END_TEST
+
 /* --- keys --------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(removed_everywhere_and_put_anew)
@@ -581,6 +603,7 @@ int main(void)
 	tcase_add_test(cluster, where_values_go);
 	tcase_add_loop_test(cluster, the_first_writer_wins, 0, 3);
 	tcase_add_test(cluster, two_writers_at_once);
+	tcase_add_loop_test(cluster, judged_by_the_value_that_stays, 0, 2);
 	tcase_add_loop_test(cluster, removed_everywhere_and_put_anew, 0, 2);
 	tcase_add_test(cluster, listed_and_removed_by_pattern);
 	tcase_add_test(cluster, what_is_known_of_a_key);
