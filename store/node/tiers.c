@@ -17,7 +17,7 @@ static int open_dram(struct neap_store *store, struct node_tier *tier, const str
 		return error;
 	tier->made = true;
 	store->tiers_open++;
-	return neap_dram_engine_begin(&tier->binding, store->engine, &tier->dram, settings->numa_node, why, why_size);
+	return neap_dram_engine_begin(&tier->binding, store->engine, &tier->dram, settings->numa_node, false, why, why_size);
 }
 
 static void describe(struct neap_store *store, uint32_t index, const struct neap_tier_settings *settings)
