@@ -7,7 +7,7 @@
 
 /* Slabs as large as the buffer of local processes: a value that is moved lies in one. */
 #define CLIENT_DEFAULT_TIER \
-	"{\"tiers\": [{\"type\": \"DRAM\", \"capacity\": \"1GB\", \"priority\": 100, \"slab_size\": \"64MB\"}]}"
+	"{\"tiers\": [{\"type\": \"DRAM\", \"capacity\": \"1GB\", \"priority\": 100}]}"
 
 struct client_options {
 	const char *master, *deployment_mode, *tiers, *direction, *protocol, *device_names, *host, *bind_address, *metadata_server, *verify,

@@ -31,8 +31,8 @@ static int detach(void *user, uint32_t slab, void (*released)(void *argument), v
 
 static const struct neap_slab_ops engine_ops = {attach, detach};
 
-int neap_dram_engine_begin(struct neap_dram_engine *binding, struct neap_engine *engine, struct neap_dram *dram, int numa_node, bool by_slab,
-                           char *why, size_t why_size)
+int neap_dram_engine_begin(struct neap_dram_engine *binding, struct neap_engine *engine, struct neap_dram *dram, int numa_node,
+                           bool by_slab, char *why, size_t why_size)
 {
 	*binding = (struct neap_dram_engine){.engine = engine, .reactor = dram->reactor, .count = dram->slab_count, .by_slab = by_slab,
 	                                     .base = dram->base, .length = dram->capacity};

@@ -23,8 +23,8 @@ struct neap_dram_engine {
 
 /* The home engine; it outlives the binding. numa_node < 0: not known. NEAP_ENOMEM, and what registration says. On failure use
  * neap_dram_close, then neap_dram_engine_end. */
-int neap_dram_engine_begin(struct neap_dram_engine *binding, struct neap_engine *engine, struct neap_dram *dram, int numa_node, bool by_slab,
-                           char *why, size_t why_size);
+int neap_dram_engine_begin(struct neap_dram_engine *binding, struct neap_engine *engine, struct neap_dram *dram, int numa_node,
+                           bool by_slab, char *why, size_t why_size);
 /* After the tier has closed. */
 void neap_dram_engine_end(struct neap_dram_engine *binding);
 
