@@ -395,7 +395,7 @@ END_TEST
 START_TEST(who_waits_goes_with_his_connection_or_his_deadline)
 {
 	uint32_t one = 1, none = 0;
-	open_with((struct client_service_options){.idle_ms = 100});
+	open_with((struct client_service_options){.idle_ms = 1000});
 	fake_plan.hold = true;
 	begin_put(channel, &calls[0], "a", POOL);
 	ended(&calls[0], 0);
