@@ -1,5 +1,6 @@
-/* bench_store [--rounds N] [--seconds S] [--quick] [--only put-REVERSE-4096-64] [--integrity N]: Put and Get between two processes over loopback, in both directions,
- * beside the same bytes moved by the engine alone between the same two processes.
+/* bench_store [--rounds N] [--seconds S] [--quick] [--only put-REVERSE-4096-64] [--integrity N]
+ *
+ * Put and Get between two processes over loopback, in both directions, beside the same bytes moved by the engine alone between the same two.
  *
  * One process is the master and the only owner, the other an accessor without tiers. Each row is measured in rounds that take turns with the
  * engine's; the figures are medians, the ratio that of the pairs. 64-KiB-values and larger move in the direction's own way; 4 KiB REVERSE
