@@ -360,8 +360,6 @@ static void tier_release(void *backend, const struct neap_extent *extent)
 	neap_storage_free(backend, extent);
 }
 
-const struct neap_tier_ops neap_storage_tier_ops = {tier_reserve, tier_release, NULL};
-
 struct neap_dram *neap_storage_staging(struct neap_storage *storage)
 {
 	return &storage->staging;
@@ -402,6 +400,18 @@ int neap_storage_write(struct neap_storage *storage, const struct neap_extent *e
 	memcpy(&wanted.memory, &memory, sizeof memory); /* only read */
 	return begin_job(storage, extent, &wanted);
 }
+
+static int tier_read(void *backend, const struct neap_extent *extent, void *memory, neap_tier_io_func *finished, void *user)
+{
+	return neap_storage_read(backend, extent, 0, memory, extent->size, finished, user);
+}
+
+static int tier_write(void *backend, const struct neap_extent *extent, const void *memory, neap_tier_io_func *finished, void *user)
+{
+	return neap_storage_write(backend, extent, 0, memory, extent->size, finished, user);
+}
+
+const struct neap_tier_ops neap_storage_tier_ops = {.reserve = tier_reserve, .release = tier_release, .read = tier_read, .write = tier_write};
 
 static void count(struct neap_storage_stats *stats, const struct neap_job *job)
 {
