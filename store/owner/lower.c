@@ -1,6 +1,6 @@
 /* Which values go to the disk, which come back to stay, and what eviction means where there is a disk.
  *
- * Above the low watermark as much as lies above it is to have a copy below, the next victims first: when room is needed, in the background
+ * From the low watermark on more than what lies above it is to have a copy below, the next victims first: when room is needed, in the background
  * at the high watermark or at once for a write, what has a copy gives its memory up and is still there. An allocation that cannot wait
  * takes a value without a copy, as it would without a disk. */
 #include "store/owner/lower.h"
@@ -162,13 +162,17 @@ static bool may_go_down(const struct neap_owner *owner)
 	       neap_now(owner->reactor) >= lower->not_before_ns;
 }
 
-/* More lies above the low mark than has a copy, or will have one soon. */
+/* Above the low mark: more than lies above it has a copy, or will have one soon, by half of what lies between the marks. Otherwise all that
+ * eviction takes back to the mark would be all that has a copy, whatever has been used since. */
 static bool wants_copies(const struct neap_owner *owner, uint32_t tier)
 {
 	const struct neap_tiers_tier *it = &owner->tiers->tiers[tier];
 	const struct neap_lower *lower = owner->lower;
-	uint64_t safe = lower->copied_bytes[tier] + lower->going_bytes[tier];
-	return (double)it->tier.counts.rounded_bytes > owner->tiers->options.watermark_low * (double)it->capacity + (double)safe;
+	const struct neap_tiers_options *marks = &owner->tiers->options;
+	double used = (double)it->tier.counts.rounded_bytes, capacity = (double)it->capacity;
+	double safe = (double)(lower->copied_bytes[tier] + lower->going_bytes[tier]);
+	double more = (marks->watermark_high - marks->watermark_low) / 2 * capacity;
+	return used > marks->watermark_low * capacity && used + more > marks->watermark_low * capacity + safe;
 }
 
 /* In a first round what was used since the hand came by is passed over, as the hand will. */
