@@ -423,7 +423,7 @@ START_TEST(closed_under_way)
 	memset(ended, 0, sizeof ended);
 	for (uint32_t i = 0; i < 8; i++) {
 		struct neap_slice_of slice = {user.memory + ROOM, size_of(4 * i)};
-		struct neap_get_options options = {.direction = i % 2 ? NEAP_REVERSE : NEAP_FORWARD, .deadline_ms = 2000};
+		struct neap_get_options options = {.direction = i % 2 ? NEAP_REVERSE : NEAP_FORWARD, .deadline_ns = UINT64_C(2000000000)};
 		struct neap_key key = key_of(4 * i);
 		ck_assert_int_eq(neap_store_get(user.store, &key, &slice, 1, &options, on_done, &ended[i], NULL), 0);
 	}
