@@ -163,6 +163,9 @@ void neap_announcer_moved(struct neap_announcer *announcer, const struct neap_an
 		announcer_stamp_keep(announcer, hash, value->generation, accepted);
 	announcer_redirect(announcer, value, from);
 	change(announcer, hash, value, NEAP_KEY_ADD);
+	/* The queue was full: the announcement of all that is owed now brings the new route, and the end of it drops the old one. */
+	if (!announcer_find(announcer, hash, value->key, value->segment) && !announcer_find(announcer, old, value->key, from))
+		return;
 	neap_announcer_withdrawn(announcer, value->key, from, value->generation);
 	struct announcer_entry *removal = announcer_find(announcer, old, value->key, from);
 	if (removal && removal->kind == NEAP_KEY_REMOVE) {

@@ -50,20 +50,21 @@ void neap_lower_close(struct neap_owner *owner)
 
 /* --- what has a copy ---------------------------------------------------------------------------------------------------------- */
 
-static void count_copy(struct neap_owner *owner, const struct neap_handle *memory, bool more)
+static void count_copy(struct neap_owner *owner, const struct neap_handle *memory, const struct neap_handle *disk, bool more)
 {
 	struct neap_lower *lower = owner->lower;
 	uint64_t *bytes = &lower->copied_bytes[neap_tiers_index(owner->tiers, memory->tier)], rounded = memory->extent.rounded;
 	lower->copies += more ? 1 : (uint64_t)-1;
 	lower->copied_all += more ? rounded : -rounded;
 	*bytes += more ? rounded : -rounded;
+	lower->disk_bytes += more ? disk->extent.rounded : -disk->extent.rounded;
 }
 
 void neap_lower_has_copy(struct neap_owner *owner, struct neap_key_entry *entry, struct neap_handle *disk)
 {
 	entry->below = disk;
 	neap_handle_commit(disk, entry);
-	count_copy(owner, entry->handle, true);
+	count_copy(owner, entry->handle, disk, true);
 }
 
 void neap_lower_raise(struct neap_owner *owner, struct neap_key_entry *entry, struct neap_handle *memory)
@@ -71,7 +72,7 @@ void neap_lower_raise(struct neap_owner *owner, struct neap_key_entry *entry, st
 	entry->below = entry->handle;
 	entry->handle = memory;
 	neap_handle_commit(memory, entry);
-	count_copy(owner, memory, true);
+	count_copy(owner, memory, entry->below, true);
 	neap_key_entry_moved(owner, entry, owner->lower->options.tier);
 	neap_lower_again(owner);
 }
@@ -80,7 +81,7 @@ static void drop_copy(struct neap_owner *owner, struct neap_key_entry *entry)
 {
 	struct neap_handle *disk = entry->below;
 	entry->below = NULL;
-	count_copy(owner, entry->handle, false);
+	count_copy(owner, entry->handle, disk, false);
 	neap_handle_withdraw(disk);
 	(void)neap_handle_drop(disk);
 }
@@ -88,7 +89,7 @@ static void drop_copy(struct neap_owner *owner, struct neap_key_entry *entry)
 static void fall_back(struct neap_owner *owner, struct neap_key_entry *entry)
 {
 	struct neap_handle *memory = entry->handle;
-	count_copy(owner, memory, false);
+	count_copy(owner, memory, entry->below, false);
 	entry->handle = entry->below;
 	entry->below = NULL;
 	owner->lower->stats.fell_back++;
@@ -162,6 +163,14 @@ static bool may_go_down(const struct neap_owner *owner)
 	       neap_now(owner->reactor) >= lower->not_before_ns;
 }
 
+/* On a disk that is small beside the memory copies would push one another out, for ever: most of it is for values that are nowhere else. */
+static bool has_room_for_copies(const struct neap_owner *owner, uint64_t bytes)
+{
+	const struct neap_lower *lower = owner->lower;
+	double most = owner->tiers->options.watermark_low * 2 / 3 * (double)owner->tiers->tiers[lower->options.tier].capacity;
+	return (double)(lower->disk_bytes + bytes) < most;
+}
+
 /* Above the low mark: more than lies above it has a copy, or will have one soon, by half of what lies between the marks. Otherwise all that
  * eviction takes back to the mark would be all that has a copy, whatever has been used since. */
 static bool wants_copies(const struct neap_owner *owner, uint32_t tier)
@@ -171,6 +180,8 @@ static bool wants_copies(const struct neap_owner *owner, uint32_t tier)
 	const struct neap_tiers_options *marks = &owner->tiers->options;
 	double used = (double)it->tier.counts.rounded_bytes, capacity = (double)it->capacity;
 	double safe = (double)(lower->copied_bytes[tier] + lower->going_bytes[tier]);
+	if (!has_room_for_copies(owner, 0))
+		return false;
 	double more = (marks->watermark_high - marks->watermark_low) / 2 * capacity;
 	return used > marks->watermark_low * capacity && used + more > marks->watermark_low * capacity + safe;
 }
@@ -185,7 +196,7 @@ static bool send_next(struct neap_owner *owner, uint32_t tier)
 		return false;
 	if (!handle || handle->entry.pins > 0 || (handle->entry.marked && lower->looked[tier] <= queue->count + 1))
 		return true;
-	if (neap_tier_move_down(owner, handle->object))
+	if (has_room_for_copies(owner, handle->extent.rounded) && neap_tier_move_down(owner, handle->object))
 		lower->looked[tier] = 0;
 	return true;
 }
@@ -208,12 +219,15 @@ static bool send_some(struct neap_owner *owner, uint32_t steps)
 bool neap_lower_tend(struct neap_owner *owner, uint32_t steps)
 {
 	const struct neap_lower *lower = owner->lower;
+	uint64_t before = lower->stats.fell_back;
 	bool more = send_some(owner, steps);
 	owner->tending = true;
 	for (uint32_t i = 0; i < owner->tiers->count; i++)
 		if (lower->copied_bytes[i] > 0 || !neap_tiers_in_memory(owner->tiers, i)) /* else there is nothing that may go */
 			more |= neap_tiers_maintain_one(owner->tiers, i, steps);
 	owner->tending = false;
+	if (lower->stats.fell_back != before)
+		neap_lower_again(owner); /* others may have copies in their place */
 	return more;
 }
 
@@ -281,7 +295,7 @@ void neap_lower_count(const struct neap_owner *owner, struct neap_owner_stats *s
 const char *neap_lower_check(const struct neap_owner *owner, uint64_t copies)
 {
 	const struct neap_lower *lower = owner->lower;
-	uint64_t copied = 0, going = 0;
+	uint64_t copied = 0, going = 0, written = 0;
 	uint32_t down = 0, index = 0;
 	const struct neap_tier_move *move;
 	for (uint32_t i = 0; i < owner->tiers->count; i++) {
@@ -293,10 +307,13 @@ const char *neap_lower_check(const struct neap_owner *owner, uint64_t copies)
 	while ((move = neap_pool_next(&lower->moves, &index))) {
 		down += !move->up;
 		going -= move->up ? 0 : move->memory->extent.rounded;
+		written += move->up ? 0 : move->disk->extent.rounded;
 		if (move->entry && move->entry->moving != move)
 			return "a move is not its value's";
 	}
 	if (copies != lower->copies || copied != lower->copied_all)
 		return "the index has other copies than are counted";
+	if (written > lower->disk_bytes || (copies == 0 && written != lower->disk_bytes))
+		return "copies have other bytes on the disk than are counted";
 	return down == lower->down && going == 0 ? NULL : "other values are being written than are counted";
 }

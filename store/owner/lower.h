@@ -17,6 +17,7 @@ struct neap_lower {
 	/* By tier in memory, rounded: of values that have a copy below, and of those being written. */
 	uint64_t copied_bytes[NEAP_TIERS_MAX], going_bytes[NEAP_TIERS_MAX];
 	uint64_t copies, copied_all;
+	uint64_t disk_bytes;             /* rounded, on the disk: of copies, and of what is being written */
 	uint32_t looked[NEAP_TIERS_MAX]; /* objects looked at since one was found that can go down */
 	uint32_t down;                   /* moves to the disk */
 	uint32_t spared;                 /* uncopied ones passed over since something was evicted from memory */

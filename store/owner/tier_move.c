@@ -85,6 +85,7 @@ static void finish(struct neap_tier_move *move)
 	if (!move->up) {
 		lower->down--;
 		lower->going_bytes[neap_tiers_index(owner->tiers, move->memory->tier)] -= move->memory->extent.rounded;
+		lower->disk_bytes -= move->disk->extent.rounded;
 	}
 	(void)neap_handle_drop(move->memory);
 	(void)neap_handle_drop(move->disk);
@@ -276,6 +277,7 @@ bool neap_tier_move_down(struct neap_owner *owner, struct neap_key_entry *entry)
 	}
 	lower->down++;
 	lower->going_bytes[neap_tiers_index(owner->tiers, memory->tier)] += memory->extent.rounded;
+	lower->disk_bytes += disk->extent.rounded;
 	neap_step(&move->machine, tier_move_on_DOWN, 0);
 	return true;
 }

@@ -260,6 +260,34 @@ START_TEST(a_moving_value_has_a_route)
 }
 END_TEST
 
+/* There is no room to note that it moved: all is announced, and only that takes the old route away. */
+START_TEST(moved_with_a_full_queue)
+{
+	rig_open();
+	rig.announcer_options.queue_max = 2;
+	rig_master(true);
+	a = rig_client();
+	a->has_below = true;
+	rig_announcer(a);
+	uint32_t value = rig_put(a, "one", 100);
+	ck_assert_int_eq(rig_ask(a, value, 1000), 0);
+	expect_agreement(5000);
+	for (unsigned i = 0; i < 10; i++) {
+		uint32_t others[2] = {rig_put(a, "other", 100), rig_put(a, "another", 100)};
+		rig_move(a, value);
+		ck_assert(knows(value));
+		ck_assert_int_eq(rig_until(settled, 5000), true);
+		ck_assert_int_eq(rig_look(a, "one"), 1);
+		rig_remove(a, others[0]);
+		rig_remove(a, others[1]);
+		expect_agreement(5000);
+		ck_assert_uint_eq(replicas(), 1);
+	}
+	ck_assert_uint_ge(rig_announced(a).overflows, 10);
+	rig_close();
+}
+END_TEST
+
 START_TEST(who_asks_is_told_of_the_new_one)
 {
 	open_both(0, 0);
@@ -570,6 +598,7 @@ int main(void)
 	tcase_add_test(usual, asking);
 	tcase_add_test(usual, asking_for_what_goes);
 	tcase_add_test(usual, who_asks_is_told_of_the_new_one);
+	tcase_add_test(usual, moved_with_a_full_queue);
 	tcase_add_loop_test(usual, a_moving_value_has_a_route, 0, 6);
 	tcase_add_test(usual, another_was_first);
 	tcase_add_test(usual, the_loser_is_told_by_its_heartbeat);

@@ -383,6 +383,24 @@ START_TEST(a_copy_can_be_dropped_alone)
 }
 END_TEST
 
+/* Copies that push one another out would be written again and again. */
+START_TEST(a_small_disk_comes_to_rest)
+{
+	teardown();
+	open_with(MIB);
+	fill(0, 31, BIG);
+	uint32_t writes = disk.writes;
+	rig_for(5000);
+	ck_assert_uint_le(disk.writes, writes + 2);
+	ck_assert_uint_le(stats().copied_bytes, MIB / 2 + BIG);
+	fill(31, 60, BIG);
+	writes = disk.writes;
+	ck_assert_uint_le(writes, 150);
+	rig_for(5000);
+	ck_assert_uint_le(disk.writes, writes + 2);
+}
+END_TEST
+
 START_TEST(no_space_at_all)
 {
 	disk.full = true;
@@ -829,7 +847,7 @@ int main(void)
 	Suite *suite = suite_create("an owner with a disk");
 	ADD(suite, "down", teardown, what_is_above_the_mark_has_a_copy, more_than_memory_is_all_there, small_values_travel_inside_the_call,
 	    an_allocation_does_not_wait_for_the_disk, what_is_asked_for_often_gets_a_copy, a_value_that_is_too_large_is_dropped,
-	    a_full_disk_forgets_its_oldest, a_copy_can_be_dropped_alone, no_space_at_all);
+	    a_full_disk_forgets_its_oldest, a_copy_can_be_dropped_alone, a_small_disk_comes_to_rest, no_space_at_all);
 	ADD(suite, "up", teardown, what_is_asked_for_often_stays_in_memory, all_wait_for_one_read, nobody_waits_for_ever,
 	    pins_that_came_meanwhile_count, too_many_moves, a_disk_that_takes_no_more, no_way_up);
 	ADD(suite, "errors", teardown, a_failed_write_loses_nothing, a_failed_read_is_the_end_of_the_value, what_is_read_is_what_was_written);
