@@ -22,6 +22,7 @@
 	M(write_record)      \
 	M(pin_record)        \
 	M(move_record)       \
+	M(tier_move)         \
 	M(directory_life)    \
 	M(client_life)       \
 	M(announcer)         \

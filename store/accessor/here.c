@@ -21,7 +21,7 @@ bool accessor_begins_here(struct accessor_op *op)
 	neap_owner_look_up(accessor->options.owner, &key, &facts);
 	const struct neap_places *places = &accessor->places;
 	if (op->kind == ACCESSOR_GET)
-		return facts.exists && facts.in_memory &&
+		return facts.exists &&
 		       (!places->settled || places->settled(places->directory, &key, facts.tier, facts.generation));
 	return facts.exists || (accessor->places.stays_here && accessor->places.stays_here(accessor->places.directory, &key, op->total));
 }
@@ -240,28 +240,25 @@ void accessor_do_fetch(struct neap_machine *machine, uint64_t argument)
 	struct neap_owner *owner = op->accessor->options.owner;
 	struct neap_remote_slice slices[NEAP_MOVE_SLICES_MAX];
 	struct neap_key key = accessor_key(op);
+	struct neap_key_facts facts;
 	struct neap_value value;
 	(void)argument;
 	op->way = NEAP_WAY_LOCAL;
-	int error = neap_owner_hold(owner, &key, &value);
-	if (error) {
+	neap_owner_look_up(owner, &key, &facts);
+	if (!facts.exists) {
 		post(op, store_get_on_REFUSED);
-		return;
+	} else if (!take(op, facts.size, facts.generation, facts.has_crc, facts.crc)) {
+		post(op, store_get_on_EMPTY);
+	} else if (facts.in_memory && facts.size <= COPIED_MAX) {
+		int error = neap_owner_hold(owner, &key, &value);
+		if (!error) {
+			accessor_copy_in(op, value.address, value.size);
+			(void)neap_handle_drop(value.handle);
+		}
+		post(op, error ? (uint8_t)store_get_on_REFUSED : (uint8_t)store_get_on_ANSWERED);
+	} else { /* from a disk too, however small */
+		struct neap_move move = {.key = key, .slices = slices, .count = slices_of(op, facts.size, slices)};
+		if (neap_owner_push(owner, &move, fetched, released, op))
+			post(op, store_get_on_REFUSED);
 	}
-	uint8_t event = store_get_on_ANSWERED;
-	bool fits = take(op, value.size, value.generation, value.has_crc, value.crc);
-	if (!fits) {
-		event = store_get_on_EMPTY;
-	} else if (!value.address) {
-		event = store_get_on_REFUSED;
-	} else if (value.size <= COPIED_MAX) {
-		accessor_copy_in(op, value.address, value.size);
-	} else {
-		struct neap_move move = {.key = key, .slices = slices, .count = slices_of(op, value.size, slices)};
-		error = neap_owner_push(owner, &move, fetched, released, op);
-		event = error ? (uint8_t)store_get_on_REFUSED : 0;
-	}
-	(void)neap_handle_drop(value.handle);
-	if (event)
-		post(op, event);
 }

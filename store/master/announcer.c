@@ -248,11 +248,25 @@ static bool put(struct neap_announcer *announcer, const struct neap_announcement
 	return true;
 }
 
+/* A removal of what has moved goes behind its new route, so that there is one at every moment: into the same batch, or later. */
+static bool is_early(struct neap_announcer *announcer, struct announcer_entry *entry)
+{
+	const struct announcer_entry *route = NULL;
+	if (entry->follows)
+		route = announcer_find(announcer, announcer_hash(announcer, entry->value.key, entry->to), entry->value.key, entry->to);
+	if (!route || route->kind != NEAP_KEY_ADD || route->value.generation != entry->value.generation || route->place == ANNOUNCER_SENT)
+		return false;
+	announcer_move(announcer, entry, route->place);
+	return true;
+}
+
 static void fill_from_queue(struct neap_announcer *announcer, uint32_t most)
 {
 	const struct announcer_list *waiting = &announcer->queue.places[ANNOUNCER_WAITING];
 	while (waiting->first && announcer->count < most) {
 		struct announcer_entry *entry = waiting->first;
+		if (is_early(announcer, entry))
+			continue;
 		if (!put(announcer, &entry->value, entry->hash, entry->kind, false))
 			return;
 		entry->again = false;

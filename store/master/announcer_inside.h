@@ -21,6 +21,8 @@ struct announcer_entry {
 	enum neap_key_change_kind kind;
 	enum announcer_place place;
 	bool again; /* changed since it was sent */
+	bool follows; /* a removal that waits until the same value is announced on segment `to` */
+	struct neap_key_id to;
 	char *long_text;
 	char text[ANNOUNCER_INLINE];
 };
@@ -133,6 +135,8 @@ void announcer_stamps_close(struct neap_announcer *announcer);
 const struct announcer_stamp *announcer_stamp_of(const struct neap_announcer *announcer, uint64_t hash, uint64_t generation);
 void announcer_stamp_keep(struct neap_announcer *announcer, uint64_t hash, uint64_t generation, struct neap_key_stamp stamp);
 void announcer_stamp_forget(struct neap_announcer *announcer, uint64_t hash, uint64_t generation);
+/* Those who ask for this value ask for it there from now on. */
+void announcer_redirect(struct neap_announcer *announcer, const struct neap_announcement *value, struct neap_key_id from);
 /* Those who ask for this value, or with `older` for one before it too, are told. */
 void announcer_tell(struct neap_announcer *announcer, uint64_t hash, struct neap_key_text key, struct neap_key_id segment,
                     uint64_t generation, bool older, int error);

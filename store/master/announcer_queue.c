@@ -85,7 +85,7 @@ struct announcer_entry *announcer_add(struct neap_announcer *announcer, uint64_t
 	memcpy(is_long ? long_text : entry->text, value->key.text, value->key.length);
 	entry->hash = hash;
 	entry->kind = kind;
-	entry->again = false;
+	entry->again = entry->follows = false;
 	entry->long_text = long_text;
 	entry->in_bucket = *bucket_of(announcer, hash);
 	*bucket_of(announcer, hash) = entry;
@@ -121,6 +121,7 @@ static void change(struct neap_announcer *announcer, uint64_t hash, const struct
 		entry->value.key = text;
 		entry->kind = kind;
 		entry->again = entry->place == ANNOUNCER_SENT;
+		entry->follows = false;
 		if (entry->place == ANNOUNCER_LATER)
 			announcer_move(announcer, entry, ANNOUNCER_WAITING);
 	}
@@ -148,6 +149,29 @@ void neap_announcer_withdrawn(struct neap_announcer *announcer, struct neap_key_
 	announcer_stamp_forget(announcer, hash, generation);
 	announcer_tell(announcer, hash, key, segment, generation, true, NEAP_STORE_OBJECT_NOT_FOUND);
 	change(announcer, hash, &value, NEAP_KEY_REMOVE);
+}
+
+void neap_announcer_moved(struct neap_announcer *announcer, const struct neap_announcement *value, struct neap_key_id from)
+{
+	if (!sensible(announcer, value->key))
+		return;
+	uint64_t hash = announcer_hash(announcer, value->key, value->segment), old = announcer_hash(announcer, value->key, from);
+	const struct announcer_stamp *stamp = announcer_stamp_of(announcer, old, value->generation);
+	struct neap_key_stamp accepted = stamp ? stamp->stamp : (struct neap_key_stamp){0, 0};
+	announcer_stamp_forget(announcer, old, value->generation);
+	if (stamp)
+		announcer_stamp_keep(announcer, hash, value->generation, accepted);
+	announcer_redirect(announcer, value, from);
+	change(announcer, hash, value, NEAP_KEY_ADD);
+	/* The queue was full: the announcement of all that is owed now brings the new route, and the end of it drops the old one. */
+	if (!announcer_find(announcer, hash, value->key, value->segment) && !announcer_find(announcer, old, value->key, from))
+		return;
+	neap_announcer_withdrawn(announcer, value->key, from, value->generation);
+	struct announcer_entry *removal = announcer_find(announcer, old, value->key, from);
+	if (removal && removal->kind == NEAP_KEY_REMOVE) {
+		removal->follows = true;
+		removal->to = value->segment;
+	}
 }
 
 /* --- life --------------------------------------------------------------------------------------------------------------- */

@@ -129,6 +129,23 @@ void announcer_tell(struct neap_announcer *announcer, uint64_t hash, struct neap
 	}
 }
 
+void announcer_redirect(struct neap_announcer *announcer, const struct neap_announcement *value, struct neap_key_id from)
+{
+	uint64_t old = announcer_hash(announcer, value->key, from), hash = announcer_hash(announcer, value->key, value->segment);
+	struct neap_announcer_watch *watch = announcer->watches[old & announcer->watch_mask], *next;
+	for (; watch; watch = next) {
+		next = watch->next;
+		if (watch->hash != old || watch->generation != value->generation || watch->key.length != value->key.length ||
+		    !neap_key_id_equal(watch->segment, from) || memcmp(watch->key.text, value->key.text, value->key.length) != 0)
+			continue;
+		unlink_watch(watch);
+		watch->segment = value->segment;
+		watch->hash = hash;
+		link_watch(watch, &announcer->watches[hash & announcer->watch_mask]);
+		announcer->urgent = true;
+	}
+}
+
 void announcer_tell_all(struct neap_announcer *announcer, int error)
 {
 	for (uint32_t i = 0; i <= announcer->watch_mask; i++)

@@ -35,6 +35,14 @@ void node_withdrawn(void *user, const struct neap_owner_value *value)
 		neap_announcer_withdrawn(store->announcer, node_text(&value->key), store->segments[value->tier].id, value->generation);
 }
 
+void node_moved(void *user, const struct neap_owner_value *value, uint32_t from_tier)
+{
+	struct neap_store *store = user;
+	struct neap_announcement announcement = announcement_of(store, value);
+	if (store->announcer)
+		neap_announcer_moved(store->announcer, &announcement, store->segments[from_tier].id);
+}
+
 /* --- "does the directory know it?" ------------------------------------------------------------------------------------------ */
 
 static struct neap_announcer_watch *watch_of(struct neap_settle *settle)

@@ -15,6 +15,7 @@
 #include "store/node/removal_fsm.h"
 #include "store/peer/service.h"
 #include "store/tier/dram_engine.h"
+#include "store/tier/storage.h"
 
 #define NODE_WHY_MAX 320u
 #define NODE_ASKS_MAX 1024u     /* of users about keys, at once */
@@ -76,6 +77,8 @@ struct node_tier {
 	enum neap_tier_kind kind;
 	struct neap_dram dram;
 	struct neap_dram_engine binding;
+	struct neap_storage *storage; /* of a STORAGE tier; NULL: not, or closed */
+	uint64_t capacity;
 	bool made;
 };
 
@@ -105,6 +108,7 @@ struct neap_store {
 	struct node_tier tier[NEAP_TIERS_MAX];
 	struct neap_key_segment segments[NEAP_TIERS_MAX];
 	uint32_t tier_count, tiers_open;
+	struct neap_owner_lower lower; /* largest 0: no tier is on a disk */
 	bool has_tiers; /* `tiers` is made */
 	struct neap_owner *owner;
 	struct neap_peer_service *service;
@@ -156,6 +160,7 @@ void node_tiers_close(struct neap_store *store);
 /* --- announce.c */
 void node_published(void *user, const struct neap_owner_value *value);
 void node_withdrawn(void *user, const struct neap_owner_value *value);
+void node_moved(void *user, const struct neap_owner_value *value, uint32_t from_tier);
 int node_settle(void *user, struct neap_settle *settle);
 void node_forget_settle(void *user, struct neap_settle *settle);
 bool node_settled(void *user, const struct neap_key *key, uint32_t tier, uint64_t generation);

@@ -142,6 +142,30 @@ static void say_tiers(const struct sink *sink, const struct neap_store *store)
 	}
 }
 
+/* What happens between memory and the disk. */
+static void say_lower(const struct sink *sink, const struct neap_owner_stats *stats, uint32_t tier)
+{
+	char labels[64];
+	(void)snprintf(labels, sizeof labels, "tier=\"%u\",kind=\"STORAGE\"", tier);
+	counter(sink, "mooncake_p2p_tier_offloaded_keys_total", labels, "copies written to the disk", stats->offloaded);
+	counter(sink, "mooncake_p2p_tier_onboarded_keys_total", labels, "values read from the disk that stay in memory", stats->onboarded);
+	counter(sink, "neap_store_served_once_total", "", "values read from the disk for those who asked, and no longer", stats->served_once);
+	counter(sink, "neap_store_offloaded_bytes_total", "", "written to the disk", stats->offloaded_bytes);
+	counter(sink, "neap_store_onboarded_bytes_total", "", "read from the disk", stats->onboarded_bytes);
+	counter(sink, "neap_store_fell_back_total", "", "values that gave up their memory and are read from the disk now", stats->fell_back);
+	counter(sink, "neap_store_evicted_uncopied_total", "", "values evicted from memory that were not on the disk", stats->evicted_uncopied);
+	counter(sink, "neap_store_evicted_too_large_total", "", "of them because the disk takes none that large", stats->too_large);
+	counter(sink, "neap_store_copies_dropped_total", "", "copies on the disk evicted while the value was in memory", stats->copies_dropped);
+	counter(sink, "neap_store_disk_full_total", "", "values that found no room on the disk", stats->disk_full);
+	counter(sink, "neap_store_disk_write_errors_total", "", "writes that failed; the value stayed in memory", stats->disk_writes_failed);
+	counter(sink, "neap_store_disk_read_errors_total", "", "reads that failed; the value is gone", stats->disk_reads_failed);
+	counter(sink, "neap_store_disk_wrong_sums_total", "", "values read whose checksum was wrong; they are gone", stats->wrong_copies);
+	counter(sink, "neap_store_disk_late_total", "", "readers that the disk did not answer in time", stats->brings_late);
+	gauge(sink, "neap_store_disk_copies", "", "values in memory with a copy on the disk", stats->copies);
+	gauge(sink, "neap_store_disk_writes", "", "under way", stats->going_down);
+	gauge(sink, "neap_store_disk_reads", "", "under way", stats->going_up);
+}
+
 static void say_owner(const struct sink *sink, const struct neap_store *store)
 {
 	struct neap_owner_stats stats;
@@ -170,6 +194,8 @@ static void say_owner(const struct sink *sink, const struct neap_store *store)
 	counter(sink, "neap_store_failed_moves_total", "", "transfers of the owner that failed", stats.failed_moves);
 	counter(sink, "neap_store_removed_total", "", "values removed", stats.removed);
 	counter(sink, "neap_store_evicted_total", "", "values evicted", stats.evicted);
+	if (store->lower.largest)
+		say_lower(sink, &stats, store->lower.tier);
 	counter(sink, "neap_store_refused_no_space_total", "", "writes refused because no tier had room", stats.refused_no_space);
 }
 

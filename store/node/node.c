@@ -184,6 +184,8 @@ static int open_owner(struct neap_store *store, const struct neap_store_options 
 		.verify = o->verify,
 		.published = node_published,
 		.withdrawn = node_withdrawn,
+		.moved = node_moved,
+		.lower = store->lower.largest ? &store->lower : NULL,
 		.user = store,
 	};
 	int error = neap_owner_create(&store->owner, store->engine, &store->tiers, &options);

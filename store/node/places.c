@@ -315,6 +315,8 @@ static bool stays_here(void *directory, const struct neap_key *key, uint64_t siz
 		return false;
 	for (uint32_t i = 0; i < store->tiers.count; i++) {
 		struct neap_tier_stats stats;
+		if (!neap_tiers_in_memory(&store->tiers, i)) /* what is put is put into memory */
+			continue;
 		if (store->segments[i].priority < config->priority_limit || neap_tiers_stats(&store->tiers, i, &stats))
 			continue;
 		used += stats.counts.rounded_bytes;

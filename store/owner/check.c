@@ -1,5 +1,5 @@
 /* What must hold of an owner between turns. */
-#include "store/owner/inside.h"
+#include "store/owner/lower.h"
 
 static const char *check_entry(const struct neap_owner *owner, const struct neap_key_entry *entry)
 {
@@ -7,6 +7,11 @@ static const char *check_entry(const struct neap_owner *owner, const struct neap
 		return "a key has neither a value nor a pending write";
 	if (entry->handle && (entry->handle->phase != NEAP_HANDLE_COMMITTED || entry->handle->object != entry))
 		return "a key's value is not the tier's";
+	if (entry->below && (!entry->handle || entry->below->phase != NEAP_HANDLE_COMMITTED || entry->below->object != entry ||
+	                     !neap_handle_address(entry->handle) || neap_handle_address(entry->below)))
+		return "a copy is not of a value in memory";
+	if (entry->moving && (!entry->handle || entry->moving->entry != entry))
+		return "what moves is another key's";
 	if (entry->handle && entry->pending)
 		return "a key that has a value is being written";
 	if (!entry->pending)
@@ -21,7 +26,7 @@ static const char *check_entry(const struct neap_owner *owner, const struct neap
 
 const char *neap_owner_check(const struct neap_owner *owner)
 {
-	uint64_t entries = 0, keys = 0, bytes = 0, key_bytes = 0, committed = 0;
+	uint64_t entries = 0, keys = 0, bytes = 0, key_bytes = 0, committed = 0, copies = 0;
 	for (uint32_t i = 0; i < owner->options.shards; i++) {
 		const struct neap_shard *shard = &owner->shards[i];
 		uint32_t used = 0;
@@ -33,6 +38,7 @@ const char *neap_owner_check(const struct neap_owner *owner)
 				keys += entry->handle != NULL;
 				bytes += entry->handle ? entry->handle->extent.size : 0;
 				key_bytes += entry->key_length;
+				copies += entry->below != NULL;
 			}
 		}
 		if (used != shard->used)
@@ -43,5 +49,7 @@ const char *neap_owner_check(const struct neap_owner *owner)
 		committed += owner->tiers->tiers[i].tier.counts.committed;
 	if (entries != owner->entries.used || keys != owner->keys || bytes != owner->bytes || key_bytes != owner->key_bytes)
 		return "the index has other keys than the owner counts";
-	return committed == keys ? NULL : "the tiers have other values than the index";
+	if (committed != keys + copies)
+		return "the tiers have other values than the index";
+	return owner->lower ? neap_lower_check(owner, copies) : NULL;
 }

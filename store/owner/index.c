@@ -1,5 +1,5 @@
 /* Keys of an owner: shards of chained buckets. A shard grows by itself, so no growth takes long. */
-#include "store/owner/inside.h"
+#include "store/owner/lower.h"
 #include <string.h>
 
 #define BUCKETS_LEAST 8u
@@ -175,16 +175,36 @@ void neap_key_entry_publish(struct neap_owner *owner, struct neap_key_entry *ent
 	owner->keys++;
 	owner->bytes += handle->extent.size;
 	neap_handle_commit(handle, entry);
-	neap_owner_wake(owner); /* the watermarks may ask for something now */
+	if (owner->lower)
+		neap_lower_again(owner);
+	else
+		neap_owner_wake(owner); /* the watermarks may ask for something now */
 	if (owner->options.published) {
 		struct neap_owner_value value = value_of(owner, entry, handle);
 		owner->options.published(owner->options.user, &value);
 	}
 }
 
+void neap_key_entry_moved(struct neap_owner *owner, const struct neap_key_entry *entry, uint32_t from_tier)
+{
+	const struct neap_owner_options *options = &owner->options;
+	struct neap_owner_value value = value_of(owner, entry, entry->handle);
+	if (options->moved) {
+		options->moved(options->user, &value, from_tier);
+		return;
+	}
+	if (options->published)
+		options->published(options->user, &value);
+	value.tier = from_tier;
+	if (options->withdrawn)
+		options->withdrawn(options->user, &value);
+}
+
 uint64_t neap_key_entry_withdraw(struct neap_owner *owner, struct neap_key_entry *entry)
 {
 	struct neap_handle *handle = entry->handle;
+	if (owner->lower)
+		neap_lower_forget(owner, entry);
 	owner->keys--;
 	owner->bytes -= handle->extent.size;
 	entry->handle = NULL;

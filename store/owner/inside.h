@@ -27,6 +27,8 @@ struct neap_key_entry {
 	uint16_t key_length;
 	bool has_crc;
 	bool pending_move; /* `pending` is a move */
+	struct neap_handle *below;     /* a copy of the value on a disk; `handle` is in memory then */
+	struct neap_tier_move *moving; /* the value, between memory and the disk */
 	union {
 		char inside[NEAP_KEY_INLINE];
 		char *outside;
@@ -85,6 +87,7 @@ struct neap_move_record {
 	neap_segment_id segment_id;
 	struct neap_move_segment *kept; /* NULL: of this process, or there was no room to keep it */
 	bool push, failed, has_crc, has_instance, refreshed;
+	struct neap_bring bring; /* of a push whose value lies on a disk */
 	uint8_t instance[16];
 	uint32_t crc, count, held; /* held: buffers that the transport has not let go of */
 	uint64_t size, generation;
@@ -105,6 +108,8 @@ struct neap_move_segment {
 	char name[256];
 };
 
+struct neap_lower;
+
 struct neap_owner {
 	struct neap_engine *engine;
 	struct neap_reactor *reactor;
@@ -113,6 +118,7 @@ struct neap_owner {
 	struct neap_key_secret secret;
 	struct neap_shard *shards;
 	struct neap_pool entries, writes, pins, moves;
+	struct neap_lower *lower; /* NULL: all tiers are in memory */
 	struct neap_move_segment *segments; /* segments_max */
 	struct neap_reactor_class *write_class, *pin_class, *move_class;
 	struct neap_timer scan;
@@ -123,6 +129,7 @@ struct neap_owner {
 	void (*closed)(void *user);
 	void *closed_user;
 	bool closing;
+	bool tending; /* eviction runs for the watermarks */
 };
 
 /* --- index.c: keys */
@@ -139,7 +146,9 @@ struct neap_key neap_key_entry_key(const struct neap_key_entry *entry);
 /* The value of the entry is this handle from now on; the reference goes to the index. */
 void neap_key_entry_publish(struct neap_owner *owner, struct neap_key_entry *entry, struct neap_handle *handle, uint64_t write_id,
                         const struct neap_sum *sum);
-/* Takes the value out. Its memory is free when nobody else holds it: returns these bytes. */
+/* It is read from another tier from now on. */
+void neap_key_entry_moved(struct neap_owner *owner, const struct neap_key_entry *entry, uint32_t from_tier);
+/* Takes the value out, with its copy. Its memory is free when nobody else holds it: returns these bytes. */
 uint64_t neap_key_entry_withdraw(struct neap_owner *owner, struct neap_key_entry *entry);
 
 /* --- sum.c */

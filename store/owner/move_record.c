@@ -1,5 +1,5 @@
 /* REVERSE: the owner moves a value between a tier and an accessor's buffers. */
-#include "store/owner/inside.h"
+#include "store/owner/lower.h"
 #include "store/owner/move_record_fsm.h"
 #include <string.h>
 
@@ -237,7 +237,8 @@ static void do_fail(struct neap_machine *machine, uint64_t argument)
 	}
 	(void)argument;
 	leave_key(record);
-	(void)neap_handle_drop(record->handle);
+	if (record->handle)
+		(void)neap_handle_drop(record->handle);
 	answer(record);
 }
 
@@ -348,6 +349,27 @@ int neap_owner_pull(struct neap_owner *owner, const struct neap_move *request,
 	return NEAP_STORE_OK;
 }
 
+static void take_value(struct neap_move_record *record, const struct neap_value *value)
+{
+	record->size = value->size;
+	record->generation = value->generation;
+	record->has_crc = value->has_crc;
+	record->crc = value->crc;
+}
+
+static void on_brought(struct neap_bring *bring, int error, const struct neap_value *value)
+{
+	struct neap_move_record *record = (struct neap_move_record *)(void *)((char *)bring - offsetof(struct neap_move_record, bring));
+	if (error) {
+		record->moved.error = error;
+		neap_step(&record->machine, move_record_on_FAILED, 0);
+		return;
+	}
+	record->handle = neap_handle_hold(value->handle);
+	take_value(record, value);
+	neap_step(&record->machine, move_record_on_ORDER, 0);
+}
+
 int neap_owner_push(struct neap_owner *owner, const struct neap_move *request,
                     void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user)
 {
@@ -356,22 +378,26 @@ int neap_owner_push(struct neap_owner *owner, const struct neap_move *request,
 	int error = size ? neap_owner_hold(owner, &request->key, &value) : NEAP_STORE_INVALID_PARAMS;
 	if (error)
 		return error;
-	if (!value.address)
-		error = NEAP_STORE_UNAVAILABLE_IN_CURRENT_MODE;
-	else if (size != value.size)
+	if (size != value.size)
 		error = NEAP_STORE_INVALID_PARAMS;
 	struct neap_move_record *record = error ? NULL : take(owner, request, done, released, user);
-	if (!record) {
+	if (record && !value.address) {
+		record->bring.brought = on_brought;
+		error = neap_lower_bring(owner, &request->key, &record->bring);
+		if (error)
+			give_back(record);
+	}
+	if (!record || error) {
 		(void)neap_handle_drop(value.handle);
 		return error ? error : NEAP_STORE_NO_AVAILABLE_HANDLE;
 	}
 	owner->stats.pushes++;
 	record->push = true;
-	record->handle = value.handle;
-	record->size = value.size;
-	record->generation = value.generation;
-	record->has_crc = value.has_crc;
-	record->crc = value.crc;
-	neap_step(&record->machine, move_record_on_ORDER, 0);
+	take_value(record, &value);
+	if (value.address)
+		record->handle = value.handle;
+	else
+		(void)neap_handle_drop(value.handle);
+	neap_step(&record->machine, value.address ? (uint8_t)move_record_on_ORDER : (uint8_t)move_record_on_COLD, 0);
 	return NEAP_STORE_OK;
 }

@@ -1,5 +1,5 @@
 /* The owner's life, and the steps its operations share. */
-#include "store/owner/inside.h"
+#include "store/owner/lower.h"
 #include <string.h>
 
 #define SHARDS_DEFAULT 1024u
@@ -58,7 +58,7 @@ static bool remove_some(struct neap_owner *owner)
 static bool has_ended(const struct neap_owner *owner)
 {
 	return owner->keys == 0 && owner->writes.used == 0 && owner->pins.used == 0 && owner->moves.used == 0 &&
-	       owner->tiers->handles.quarantined == 0;
+	       neap_lower_moves(owner) == 0 && owner->tiers->handles.quarantined == 0;
 }
 
 static void tend_closing(struct neap_owner *owner)
@@ -79,7 +79,7 @@ static void tend(struct neap_ready *ready)
 	struct neap_owner *owner = (struct neap_owner *)(void *)((char *)ready - offsetof(struct neap_owner, tend));
 	if (owner->closing)
 		tend_closing(owner);
-	else if (neap_tiers_maintain(owner->tiers, EVICT_STEPS))
+	else if (owner->lower ? neap_lower_tend(owner, EVICT_STEPS) : neap_tiers_maintain(owner->tiers, EVICT_STEPS))
 		neap_owner_wake(owner);
 }
 
@@ -105,6 +105,8 @@ static void scan(struct neap_timer *timer, void *user)
 		neap_write_look_at(record);
 	}
 	neap_move_segments_look(owner);
+	if (owner->lower)
+		neap_lower_again(owner);
 	uint64_t pause_ns = seen < SCANNED_A_TURN ? owner->options.scan_interval_ns : 0;
 	(void)neap_timer_start(owner->reactor, timer, neap_now(owner->reactor) + pause_ns, scan, owner);
 }
@@ -114,7 +116,7 @@ static void evict(void *user, struct neap_handle *handle)
 {
 	struct neap_owner *owner = user;
 	struct neap_key_entry *entry = handle->object;
-	if (!entry || entry->handle != handle)
+	if (!entry || (owner->lower ? !neap_lower_lets_go(owner, entry, handle) : entry->handle != handle))
 		return;
 	owner->stats.evicted++;
 	(void)neap_key_entry_withdraw(owner, entry);
@@ -140,12 +142,15 @@ static int make(struct neap_owner *owner)
 		error = neap_pool_create(&owner->moves, owner->reactor, sizeof(struct neap_move_record), options->moves_max);
 	if (!error)
 		error = neap_move_segments_create(owner);
+	if (!error && options->lower)
+		error = neap_lower_create(owner, options->lower);
 	return error ? error : neap_index_create(owner);
 }
 
 static void release(struct neap_owner *owner)
 {
 	neap_index_destroy(owner);
+	neap_lower_destroy(owner);
 	neap_move_segments_destroy(owner);
 	neap_pool_destroy(&owner->moves);
 	neap_pool_destroy(&owner->pins);
@@ -171,6 +176,7 @@ int neap_owner_create(struct neap_owner **owner_p, struct neap_engine *engine, s
 	int error = fill_options(&owner->options);
 	if (!error)
 		error = make(owner);
+	owner->options.lower = NULL; /* the caller's */
 	if (error) {
 		release(owner);
 		return error;
@@ -192,6 +198,8 @@ void neap_owner_close(struct neap_owner *owner, void (*closed)(void *user), void
 	owner->closed_user = user;
 	neap_writes_close(owner);
 	neap_pins_close(owner);
+	if (owner->lower)
+		neap_lower_close(owner);
 	neap_owner_wake(owner);
 }
 
@@ -237,11 +245,7 @@ int neap_owner_reserve(struct neap_owner *owner, const struct neap_key *key, uin
 	if (error)
 		return error;
 	/* Eviction may settle other entries; this one has nothing that could be evicted. */
-	error = neap_tiers_allocate(owner->tiers, size, tier, false, handle_p);
-	if (!error && !neap_handle_address(*handle_p)) {
-		neap_handle_drop(*handle_p);
-		error = NEAP_STORE_UNAVAILABLE_IN_CURRENT_MODE;
-	}
+	error = neap_tiers_allocate_memory(owner->tiers, size, tier, handle_p);
 	if (error) {
 		owner->stats.refused_no_space += error == NEAP_STORE_NO_AVAILABLE_HANDLE;
 		neap_key_entry_settle(owner, entry);
@@ -256,9 +260,11 @@ int neap_owner_reserve(struct neap_owner *owner, const struct neap_key *key, uin
 int neap_owner_hold(struct neap_owner *owner, const struct neap_key *key, struct neap_value *value_p)
 {
 	int error = neap_owner_check_key(owner, key);
-	const struct neap_key_entry *entry = error ? NULL : neap_key_entry_find(owner, key);
+	struct neap_key_entry *entry = error ? NULL : neap_key_entry_find(owner, key);
 	if (!entry || !entry->handle)
 		return error ? error : NEAP_STORE_OBJECT_NOT_FOUND;
+	if (owner->lower)
+		neap_lower_access(owner, entry);
 	*value_p = (struct neap_value){
 		.handle = neap_handle_hold(entry->handle),
 		.address = neap_handle_address(entry->handle),
@@ -312,4 +318,6 @@ void neap_owner_stats(const struct neap_owner *owner, struct neap_owner_stats *s
 	stats_p->moves = owner->moves.used;
 	stats_p->quarantined_bytes = owner->tiers->handles.quarantined_bytes;
 	neap_writes_count(owner, stats_p);
+	if (owner->lower)
+		neap_lower_count(owner, stats_p);
 }

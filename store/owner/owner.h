@@ -9,6 +9,7 @@
 #ifndef NEAP_STORE_OWNER_OWNER_H
 #define NEAP_STORE_OWNER_OWNER_H
 
+#include "store/tier/frequency.h"
 #include "store/tier/tiers.h"
 #include <neap/store.h>
 
@@ -23,6 +24,19 @@ struct neap_owner_value {
 	uint32_t tier;             /* index */
 	bool has_crc;
 	uint32_t crc;
+};
+
+/* A tier on a disk below those in memory. Values reach it from memory only: before eviction would throw them away, and when they are asked
+ * for often. docs/TIERS.md tells when a value moves. */
+struct neap_owner_lower {
+	uint32_t tier;       /* index */
+	uint64_t largest;    /* bytes of the largest value that it takes */
+	uint32_t moves_max;  /* values on their way between memory and the disk; default 256 */
+	uint32_t down_max;   /* of them to the disk; default 16 */
+	uint64_t pause_ns;   /* nothing goes down for so long after the disk refused or failed; default 1 s */
+	uint64_t bring_ns;   /* how long anybody waits for a value to be read at most; default 10 s */
+	uint32_t sketch_keys; /* keys whose frequency is estimated; default 65536 */
+	struct neap_move_rules rules;
 };
 
 struct neap_owner_options {
@@ -42,7 +56,10 @@ struct neap_owner_options {
 	 * may note what they are told and post, not call back into the owner. */
 	void (*published)(void *user, const struct neap_owner_value *value);
 	void (*withdrawn)(void *user, const struct neap_owner_value *value);
+	/* The value is read from another tier from now on, still the same otherwise. May be NULL: it is published there, then withdrawn here. */
+	void (*moved)(void *user, const struct neap_owner_value *value, uint32_t from_tier);
 	void *user;
+	const struct neap_owner_lower *lower; /* NULL: all tiers are in memory. Copied; rules are as they are given */
 };
 
 /* Becomes the one whom `tiers` asks to let go of values. `engine` is a home engine; both outlive the owner. Numbers of neap/error.h. */
@@ -71,7 +88,7 @@ struct neap_prewrite {
 };
 
 /* INVALID_PARAMS (empty or long key, size 0), REPLICA_IS_PROCESSING (*retry_after_ns_p: until its lease ends), OBJECT_ALREADY_EXISTS,
- * NO_AVAILABLE_HANDLE, TIER_NOT_FOUND, UNAVAILABLE_IN_CURRENT_MODE (no tier in memory took it), SHUTTING_DOWN. */
+ * NO_AVAILABLE_HANDLE, TIER_NOT_FOUND (also: none is in memory), SHUTTING_DOWN. A tier on a disk is reached through memory. */
 int neap_owner_prewrite(struct neap_owner *owner, const struct neap_prewrite *request, struct neap_write_grant *grant_p,
                         uint64_t *retry_after_ns_p);
 
@@ -113,9 +130,13 @@ struct neap_pin {
 	const uint8_t *instance;
 };
 
-/* INVALID_PARAMS, OBJECT_NOT_FOUND, UNAVAILABLE_IN_CURRENT_MODE (the value is in no memory), NO_AVAILABLE_HANDLE (pins_max, grants, or
+/* INVALID_PARAMS, OBJECT_NOT_FOUND, UNAVAILABLE_IN_CURRENT_MODE (the value is in no memory: bring it first), NO_AVAILABLE_HANDLE (pins_max, grants, or
  * quarantine), SHUTTING_DOWN. Counts as an access. */
 int neap_owner_pin(struct neap_owner *owner, const struct neap_pin *request, struct neap_read_grant *grant_p);
+struct neap_value;
+/* The same for a value in memory that the caller was told of (neap_owner_bring). */
+int neap_owner_pin_value(struct neap_owner *owner, const struct neap_pin *request, const struct neap_value *value,
+                         struct neap_read_grant *grant_p);
 /* OK when it was unpinned, or there is no such pin any more; LEASE_EXPIRED: it is ending by itself; INVALID_READ: of another key. */
 int neap_owner_unpin(struct neap_owner *owner, const struct neap_key *key, uint64_t read_id);
 void neap_owner_pin_lost(struct neap_owner *owner, uint64_t read_id);
@@ -156,7 +177,8 @@ int neap_owner_pull(struct neap_owner *owner, const struct neap_move *request,
                     void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user,
                     uint64_t *retry_after_ns_p);
 
-/* Writes the value into the accessor's buffers, which together must be exactly as long. Refused: INVALID_PARAMS, OBJECT_NOT_FOUND, ... */
+/* Writes the value into the accessor's buffers, which together must be exactly as long; one that lies on a disk is read first. Refused:
+ * INVALID_PARAMS, OBJECT_NOT_FOUND, NO_AVAILABLE_HANDLE, ... */
 int neap_owner_push(struct neap_owner *owner, const struct neap_move *request,
                     void (*done)(void *user, const struct neap_moved *moved), void (*released)(void *user), void *user);
 
@@ -170,8 +192,25 @@ struct neap_value {
 	uint32_t crc;
 };
 
-/* For small values and local readers: the value, held. OBJECT_NOT_FOUND, SHUTTING_DOWN. Counts as an access. */
+/* For small values and local readers: the value, held, wherever it lies. OBJECT_NOT_FOUND, SHUTTING_DOWN. Counts as an access. */
 int neap_owner_hold(struct neap_owner *owner, const struct neap_key *key, struct neap_value *value_p);
+
+/* Somebody who needs a value in memory that lies on a disk. The memory is the caller's until `brought`; zeroed before the first use. */
+struct neap_bring {
+	/* Once, from a turn. OK: the value, held for as long as the call runs, whether or not it stays in memory afterwards. OBJECT_NOT_FOUND (removed
+	 * meanwhile, or the disk has lost it), UNAVAILABLE_IN_CURRENT_MODE (the disk did not answer in time), SHUTTING_DOWN. */
+	void (*brought)(struct neap_bring *bring, int error, const struct neap_value *value);
+	uint64_t deadline_ns; /* absolute; 0: bring_ns from now */
+	/* The owner's. */
+	struct neap_owner *owner;
+	struct neap_bring *next, **slot;
+	struct neap_timer timer;
+};
+/* All who ask for one key wait for one read. Refused: OBJECT_NOT_FOUND, NO_AVAILABLE_HANDLE (moves_max, or no room in memory),
+ * UNAVAILABLE_IN_CURRENT_MODE (it is not on a disk), SHUTTING_DOWN. Counts as an access. */
+int neap_owner_bring(struct neap_owner *owner, const struct neap_key *key, struct neap_bring *bring);
+void neap_owner_bring_forget(struct neap_bring *bring); /* harmless when it has ended */
+
 /* Copies a whole value in and commits it at once: for small ones that came inside a request. Errors as prewrite. */
 struct neap_copy {
 	struct neap_key key;
@@ -216,6 +255,17 @@ struct neap_owner_stats {
 	uint64_t pinned, unpins, expired_pins, lost_pins;
 	uint64_t pulls, pushes, failed_moves, pulled_bytes, pushed_bytes;
 	uint64_t removed, evicted, refused_no_space;
+	/* between memory and a disk; zero without one */
+	uint64_t offloaded, offloaded_bytes; /* copies written */
+	uint64_t onboarded, served_once;     /* values read: kept in memory, or for those who waited alone */
+	uint64_t onboarded_bytes;            /* of both */
+	uint64_t fell_back;                  /* evicted from memory, and still there below */
+	uint64_t evicted_uncopied;           /* of `evicted`: from memory, because there was no time or room to write them */
+	uint64_t too_large;                  /* of those: the tier below takes none that large */
+	uint64_t copies_dropped;             /* below, while the value stayed in memory */
+	uint64_t disk_full, disk_writes_failed, disk_reads_failed, wrong_copies, brings_late;
+	uint64_t copies, copied_bytes;       /* now: values in memory that have one below */
+	uint32_t going_down, going_up;       /* now */
 };
 void neap_owner_stats(const struct neap_owner *owner, struct neap_owner_stats *stats_p);
 

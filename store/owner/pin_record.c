@@ -115,27 +115,34 @@ int neap_owner_pin(struct neap_owner *owner, const struct neap_pin *request, str
 	int error = neap_owner_hold(owner, &request->key, &value);
 	if (error)
 		return error;
-	struct neap_pin_record *record = value.address ? take(owner, value.handle, neap_owner_key_hash(owner, &request->key)) : NULL;
+	error = neap_owner_pin_value(owner, request, &value, grant_p);
+	(void)neap_handle_drop(value.handle);
+	return error;
+}
+
+int neap_owner_pin_value(struct neap_owner *owner, const struct neap_pin *request, const struct neap_value *value,
+                         struct neap_read_grant *grant_p)
+{
+	struct neap_pin_record *record = value->address ? take(owner, value->handle, neap_owner_key_hash(owner, &request->key)) : NULL;
+	int error = value->address ? NEAP_STORE_NO_AVAILABLE_HANDLE : NEAP_STORE_UNAVAILABLE_IN_CURRENT_MODE;
 	if (record)
 		error = grant(record, request);
-	else
-		error = value.address ? NEAP_STORE_NO_AVAILABLE_HANDLE : NEAP_STORE_UNAVAILABLE_IN_CURRENT_MODE;
 	if (error) {
 		if (record)
 			give_back(record);
-		(void)neap_handle_drop(value.handle);
 		return error;
 	}
+	(void)neap_handle_hold(value->handle);
 	owner->stats.pinned++;
 	record->lease_end_ns = neap_now(owner->reactor) + owner->options.lease_ns;
 	neap_step(&record->machine, pin_record_on_GRANT, 0);
 	*grant_p = (struct neap_read_grant){
 		.read_id = neap_pool_handle(&owner->pins, record),
-		.address = value.address,
-		.size = value.size,
-		.generation = value.generation,
-		.has_crc = value.has_crc,
-		.crc = value.crc,
+		.address = value->address,
+		.size = value->size,
+		.generation = value->generation,
+		.has_crc = value->has_crc,
+		.crc = value->crc,
 		.token = record->token,
 		.lease_ns = owner->options.lease_ns,
 	};

@@ -203,7 +203,7 @@ void peer_pin_key(void *user, const struct neap_rpc_incoming *incoming, const vo
 	const struct pin_key *pin_key = request;
 	struct neap_peer_service *service = user;
 	struct neap_key key = peer_key(pin_key->key);
-	struct neap_read_grant grant;
+	struct neap_value value;
 	struct peer_call call;
 	peer_finish_pins(service, incoming->instance, &pin_key->finished);
 	if (!peer_begin(service, incoming, &neap_method_pin_key, &call) || !names_own_engine(&call, &key, &pin_key->engine))
@@ -217,19 +217,36 @@ void peer_pin_key(void *user, const struct neap_rpc_incoming *incoming, const vo
 		refuse_for_quota(&call, PEER_PIN, &key, wait_ns);
 		return;
 	}
+	if (facts.exists && !facts.in_memory) {
+		peer_pin_cold(&call, &key, (const uint8_t *)pin_key->engine.bytes);
+		return;
+	}
 	struct neap_pin pin = {.key = key, .peer = peer_number(&pin_key->engine), .instance = (const uint8_t *)pin_key->engine.bytes};
-	int error = neap_owner_pin(service->owner, &pin, &grant);
+	int error = neap_owner_hold(service->owner, &key, &value);
 	if (error) {
 		peer_refuse(&call, error, NULL, 0);
 		return;
 	}
-	if (!peer_hold(service, &call, PEER_PIN, &key, grant.read_id, grant.lease_ns)) {
+	peer_answer_pin(&call, &pin, &value);
+	(void)neap_handle_drop(value.handle);
+}
+
+void peer_answer_pin(const struct peer_call *call, const struct neap_pin *pin, const struct neap_value *value)
+{
+	struct neap_peer_service *service = call->service;
+	struct neap_read_grant grant;
+	int error = neap_owner_pin_value(service->owner, pin, value, &grant);
+	if (error) {
+		peer_refuse(call, error, NULL, 0);
+		return;
+	}
+	if (!peer_hold(service, call, PEER_PIN, &pin->key, grant.read_id, grant.lease_ns)) {
 		neap_owner_pin_lost(service->owner, grant.read_id);
-		peer_refuse(&call, NEAP_STORE_NO_AVAILABLE_HANDLE, NULL, 0);
+		peer_refuse(call, NEAP_STORE_NO_AVAILABLE_HANDLE, NULL, 0);
 		return;
 	}
 	struct remote_slice buffer = buffer_of(service, grant.address, grant.size, &grant.token);
-	peer_answer(&call, &(struct pin_key_reply){.read_operation_id = grant.read_id,
+	peer_answer(call, &(struct pin_key_reply){.read_operation_id = grant.read_id,
 	                                           .remote_buffer = {&buffer, 1},
 	                                           .lease_ms = grant.lease_ns / 1000000,
 	                                           .generation = grant.generation,

@@ -71,8 +71,12 @@ struct peer_operation {
 	uint64_t size;
 	uint32_t crc, key_length;
 	bool has_crc;
-	struct neap_settle settle;
+	union {
+		struct neap_settle settle;
+		struct neap_bring bring; /* of a read whose value lies on a disk */
+	} waits;
 	bool look; /* LookUp */
+	uint8_t instance[16], engine[16]; /* of a read that waits */
 	union {    /* what is answered then */
 		struct committed_reply committed;
 		struct look_up_reply look_up;
@@ -127,6 +131,8 @@ void peer_settle(struct peer_operation *operation, const struct committed_reply 
 void peer_settle_look(const struct peer_call *call, const struct neap_key *key, const struct look_up_reply *reply);
 /* Whether a value may be read. False: it was refused. */
 bool peer_is_settled(const struct peer_call *call, const struct neap_key *key, const struct neap_key_facts *facts);
+/* How long an answer can wait and still be in time. */
+uint64_t peer_until(const struct peer_call *call);
 /* The same for a call that has no operation yet. */
 void peer_settle_call(const struct peer_call *call, const struct neap_key *key, const struct committed_reply *reply);
 
@@ -160,6 +166,14 @@ void peer_finish_pins(struct neap_peer_service *service, const uint8_t instance[
 
 void peer_write_remote_data(void *user, const struct neap_rpc_incoming *incoming, const void *request);
 void peer_read_remote_data(void *user, const struct neap_rpc_incoming *incoming, const void *request);
+
+/* --- service_cold.c: the value lies on a disk and is read first */
+
+void peer_pin_cold(const struct peer_call *call, const struct neap_key *key, const uint8_t engine[16]);
+void peer_read_cold(const struct peer_call *call, const struct neap_key *key);
+/* The end of both, with the value in memory; on any error it is refused. */
+void peer_answer_pin(const struct peer_call *call, const struct neap_pin *pin, const struct neap_value *value);
+void peer_answer_inside(const struct peer_call *call, const struct neap_value *value);
 
 /* --- service_values.c */
 

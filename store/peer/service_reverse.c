@@ -218,22 +218,18 @@ static void read_inside(const struct peer_call *call, const struct neap_key *key
 		refuse_move(call, error);
 		return;
 	}
-	peer_answer(call, &(struct read_remote_data_reply){.size_bytes = value.size,
-	                                                   .generation = value.generation,
-	                                                   .has_crc = value.has_crc,
-	                                                   .crc32c = value.crc,
-	                                                   .is_inline = true,
-	                                                   .value = neap_rpc_view_of(value.address, value.size)});
+	peer_answer_inside(call, &value);
 	(void)neap_handle_drop(value.handle);
 }
 
-/* Without buffers the value must fit into the answer. */
-static void refuse_read(const struct peer_call *call, const struct neap_key_facts *facts)
+void peer_answer_inside(const struct peer_call *call, const struct neap_value *value)
 {
-	if (facts->size && !facts->in_memory)
-		peer_refuse(call, NEAP_STORE_UNAVAILABLE_IN_CURRENT_MODE, NULL, 0);
-	else
-		peer_refuse(call, NEAP_STORE_BUFFER_OVERFLOW, "the value is longer than inline_max, and there are no buffers", 0);
+	peer_answer(call, &(struct read_remote_data_reply){.size_bytes = value->size,
+	                                                   .generation = value->generation,
+	                                                   .has_crc = value->has_crc,
+	                                                   .crc32c = value->crc,
+	                                                   .is_inline = true,
+	                                                   .value = neap_rpc_view_of(value->address, value->size)});
 }
 
 void peer_read_remote_data(void *user, const struct neap_rpc_incoming *incoming, const void *request)
@@ -257,15 +253,17 @@ void peer_read_remote_data(void *user, const struct neap_rpc_incoming *incoming,
 	neap_owner_look_up(service->owner, &key, &facts);
 	if (!peer_is_settled(&call, &key, &facts))
 		return;
-	bool fits = facts.exists && facts.in_memory && facts.size <= read_remote_data->inline_max;
+	bool fits = facts.exists && facts.size <= read_remote_data->inline_max;
 	if (!facts.exists)
 		refuse_move(&call, NEAP_STORE_OBJECT_NOT_FOUND);
 	else if (buffers && slices.bytes != facts.size)
 		peer_refuse(&call, NEAP_STORE_INVALID_PARAMS, "the buffers together are not as long as the value", 0);
-	else if (fits)
+	else if (fits && facts.in_memory)
 		read_inside(&call, &key);
+	else if (fits)
+		peer_read_cold(&call, &key);
 	else if (buffers)
 		read_by_push(&call, &key, &slices);
-	else
-		refuse_read(&call, &facts);
+	else /* without buffers the value must fit into the answer */
+		peer_refuse(&call, NEAP_STORE_BUFFER_OVERFLOW, "the value is longer than inline_max, and there are no buffers", 0);
 }

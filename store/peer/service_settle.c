@@ -5,7 +5,7 @@
 
 static struct peer_operation *operation_of(struct neap_settle *question)
 {
-	return (struct peer_operation *)(void *)((char *)question - offsetof(struct peer_operation, settle));
+	return (struct peer_operation *)(void *)((char *)question - offsetof(struct peer_operation, waits.settle));
 }
 
 /* What the accessor makes of it is in store/accessor/put.c. */
@@ -62,7 +62,7 @@ static void settled(struct neap_settle *question, int result)
 }
 
 /* Early enough for the answer to be in time. */
-static uint64_t until(const struct peer_call *call)
+uint64_t peer_until(const struct peer_call *call)
 {
 	uint64_t now_ns = neap_now(call->service->reactor), left_ns = call->deadline_ns > now_ns ? call->deadline_ns - now_ns : 0;
 	if (left_ns > LONGEST_NS)
@@ -73,13 +73,13 @@ static uint64_t until(const struct peer_call *call)
 static void begin(struct peer_operation *operation, uint64_t generation)
 {
 	struct neap_peer_service *service = operation->call.service;
-	struct neap_settle *question = &operation->settle;
+	struct neap_settle *question = &operation->waits.settle;
 	struct neap_key_facts facts;
 	int result = NEAP_STORE_OK;
 	*question = (struct neap_settle){
 		.key = {operation->key_outside ? operation->key_outside : operation->key_inside, operation->key_length},
 		.generation = generation,
-		.deadline_ns = until(&operation->call),
+		.deadline_ns = peer_until(&operation->call),
 		.settled = settled,
 	};
 	if (service->options.settle) {

@@ -33,6 +33,8 @@ void neap_evict_remove(struct neap_evict_entry *entry)
 		return;
 	if (queue->hand == entry)
 		queue->hand = entry->newer;
+	if (queue->scout == entry)
+		queue->scout = entry->newer;
 	if (entry->newer)
 		entry->newer->older = entry->older;
 	else
@@ -79,9 +81,18 @@ static bool exhausted(const struct neap_evict *queue)
 	return queue->pinned == queue->count || queue->fruitless > 2 * (uint64_t)queue->count;
 }
 
+struct neap_evict_entry *neap_evict_ahead(struct neap_evict *queue)
+{
+	struct neap_evict_entry *entry = queue->scout;
+	queue->scout = entry ? entry->newer : queue->oldest;
+	return entry;
+}
+
 static uint64_t step(struct neap_evict *queue)
 {
 	struct neap_evict_entry *entry = queue->hand ? queue->hand : queue->oldest;
+	if (queue->scout == entry)
+		queue->scout = entry->newer; /* what the hand has passed is the last that it comes to */
 	queue->hand = entry->newer;
 	queue->fruitless++;
 	queue->stats.steps++;

@@ -29,6 +29,7 @@ struct neap_evict_stats {
 
 struct neap_evict {
 	struct neap_evict_entry *newest, *oldest, *hand;
+	struct neap_evict_entry *scout; /* walks ahead of the hand; see neap_evict_ahead */
 	uint32_t count, pinned;
 	uint64_t fruitless;  /* steps since something was evicted, inserted or unpinned */
 	bool filling;        /* the high mark was passed, and the low one not reached again */
@@ -58,6 +59,10 @@ void neap_evict_unpin(struct neap_evict_entry *entry);
 
 /* Bytes that should go now. Begins above the high mark and goes on until the low one. */
 uint64_t neap_evict_wanted(struct neap_evict *queue, uint64_t used, uint64_t capacity);
+
+/* What the hand will come to, the nearest first, each call one further; from the oldest again after the newest. NULL: at the end of a
+ * round, or there is nothing. For those who want to do something about an object before it is chosen; changes nothing. */
+struct neap_evict_entry *neap_evict_ahead(struct neap_evict *queue);
 
 enum neap_evict_result {
 	NEAP_EVICT_DONE,      /* `bytes` are free */

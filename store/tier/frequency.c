@@ -76,7 +76,7 @@ uint32_t neap_frequency_of(const struct neap_frequency *frequency, uint64_t hash
 	return least;
 }
 
-enum neap_move neap_move_on_access(const struct neap_move_rules *rules, const struct neap_move_facts *facts)
+enum neap_move_way neap_move_on_access(const struct neap_move_rules *rules, const struct neap_move_facts *facts)
 {
 	if (facts->in_fast)
 		return !facts->in_slow && facts->frequency > rules->offload_freq && facts->slow_free >= facts->bytes ? NEAP_MOVE_COPY_DOWN
@@ -88,7 +88,7 @@ enum neap_move neap_move_on_access(const struct neap_move_rules *rules, const st
 	return has_room && after <= (double)facts->fast_capacity ? NEAP_MOVE_UP : NEAP_MOVE_NONE;
 }
 
-enum neap_move neap_move_on_evict(const struct neap_move_rules *rules, const struct neap_move_facts *facts)
+enum neap_move_way neap_move_on_evict(const struct neap_move_rules *rules, const struct neap_move_facts *facts)
 {
 	if (!facts->in_fast)
 		return NEAP_MOVE_NONE;

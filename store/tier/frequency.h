@@ -39,7 +39,7 @@ struct neap_move_facts {
 	uint64_t fast_used, fast_capacity, slow_free; /* slow_free 0: there is no slow tier */
 };
 
-enum neap_move {
+enum neap_move_way {
 	NEAP_MOVE_NONE,
 	NEAP_MOVE_COPY_DOWN, /* copy to the slow tier, keep the fast copy */
 	NEAP_MOVE_UP,        /* copy to the fast tier, then drop the slow copy */
@@ -47,8 +47,8 @@ enum neap_move {
 	NEAP_MOVE_DROP,      /* drop the fast copy */
 };
 
-enum neap_move neap_move_on_access(const struct neap_move_rules *rules, const struct neap_move_facts *facts);
+enum neap_move_way neap_move_on_access(const struct neap_move_rules *rules, const struct neap_move_facts *facts);
 /* The eviction chose the fast copy. */
-enum neap_move neap_move_on_evict(const struct neap_move_rules *rules, const struct neap_move_facts *facts);
+enum neap_move_way neap_move_on_evict(const struct neap_move_rules *rules, const struct neap_move_facts *facts);
 
 #endif

@@ -61,12 +61,19 @@ struct neap_handles {
 	uint64_t quarantined_ever, released_ever, refused;
 };
 
+/* A read or a write has ended: 0 or FILE_READ_FAIL, FILE_WRITE_FAIL, with the system's errno. */
+typedef void neap_tier_io_func(void *user, int error, int system_errno);
+
 /* What a tier consists of. */
 struct neap_tier_ops {
 	/* NEAP_STORE_INVALID_PARAMS, NEAP_STORE_NO_AVAILABLE_HANDLE */
 	int (*reserve)(void *backend, uint64_t bytes, struct neap_extent *extent_p);
 	void (*release)(void *backend, const struct neap_extent *extent);
 	void *(*address)(void *backend, uint64_t offset); /* NULL: not in memory */
+	/* Of a tier that is not in memory: whole pieces, from and into memory that stays until `finished`, which comes from a turn, once, when
+	 * this returns OK. Others: NULL. */
+	int (*read)(void *backend, const struct neap_extent *extent, void *memory, neap_tier_io_func *finished, void *user);
+	int (*write)(void *backend, const struct neap_extent *extent, const void *memory, neap_tier_io_func *finished, void *user);
 };
 
 struct neap_tier_counts {

@@ -154,16 +154,22 @@ static int make_tables(struct neap_storage *storage, char *why, size_t why_size)
 	return neap_dram_create(&storage->staging, storage->reactor, &staging, why, why_size);
 }
 
+static void close_files(struct neap_storage *storage)
+{
+	if (storage->data_fd >= 0)
+		close(storage->data_fd);
+	if (storage->lock_fd >= 0)
+		close(storage->lock_fd);
+	storage->data_fd = storage->lock_fd = -1;
+}
+
 /* All but the staging memory, which may still be registered somewhere. */
 static void release(struct neap_storage *storage)
 {
 	struct neap_reactor *reactor = storage->reactor;
 	if (storage->ops)
 		storage->ops->end(storage->way);
-	if (storage->data_fd >= 0)
-		close(storage->data_fd);
-	if (storage->lock_fd >= 0)
-		close(storage->lock_fd);
+	close_files(storage);
 	neap_pool_destroy(&storage->jobs);
 	neap_extents_destroy(&storage->extents);
 	if (storage->next_bucket)
@@ -237,15 +243,18 @@ int neap_storage_create(struct neap_storage **storage_p, struct neap_reactor *re
 		error = open_directory(storage, why, why_size);
 	if (!error)
 		error = begin_io(storage, why, why_size);
-	if (error) {
-		if (storage->staging.base)
-			(void)neap_dram_close(&storage->staging, NULL, NULL); /* at once: nobody has it yet */
+	storage->options.directory = NULL; /* the caller's */
+	if (error && !storage->staging.base) {
 		release(storage);
 		return error;
 	}
-	storage->options.directory = NULL; /* the caller's */
 	storage->dependent.what = "storage tier";
 	neap_reactor_attach(reactor, &storage->dependent);
+	if (error) { /* a large mapping goes a piece a turn */
+		close_files(storage);
+		(void)neap_dram_close(&storage->staging, staging_closed, storage);
+		return error;
+	}
 	*storage_p = storage;
 	return NEAP_OK;
 }
@@ -360,8 +369,6 @@ static void tier_release(void *backend, const struct neap_extent *extent)
 	neap_storage_free(backend, extent);
 }
 
-const struct neap_tier_ops neap_storage_tier_ops = {tier_reserve, tier_release, NULL};
-
 struct neap_dram *neap_storage_staging(struct neap_storage *storage)
 {
 	return &storage->staging;
@@ -402,6 +409,18 @@ int neap_storage_write(struct neap_storage *storage, const struct neap_extent *e
 	memcpy(&wanted.memory, &memory, sizeof memory); /* only read */
 	return begin_job(storage, extent, &wanted);
 }
+
+static int tier_read(void *backend, const struct neap_extent *extent, void *memory, neap_tier_io_func *finished, void *user)
+{
+	return neap_storage_read(backend, extent, 0, memory, extent->size, finished, user);
+}
+
+static int tier_write(void *backend, const struct neap_extent *extent, const void *memory, neap_tier_io_func *finished, void *user)
+{
+	return neap_storage_write(backend, extent, 0, memory, extent->size, finished, user);
+}
+
+const struct neap_tier_ops neap_storage_tier_ops = {.reserve = tier_reserve, .release = tier_release, .read = tier_read, .write = tier_write};
 
 static void count(struct neap_storage_stats *stats, const struct neap_job *job)
 {

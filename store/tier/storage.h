@@ -52,7 +52,7 @@ extern const struct neap_tier_ops neap_storage_tier_ops; /* backend: struct neap
 struct neap_dram *neap_storage_staging(struct neap_storage *storage);
 
 /* FILE_READ_FAIL, FILE_WRITE_FAIL with the system's errno (ENODATA: never written), or 0. The memory is the caller's again. */
-typedef void neap_storage_func(void *user, int error, int system_errno);
+typedef neap_tier_io_func neap_storage_func;
 /* Whole or in part, from the piece's `skip` on. TASK_PENDING_LIMIT_EXCEEDED, INVALID_PARAMS, SHUTTING_DOWN; then `finished` is
  * not called. */
 int neap_storage_read(struct neap_storage *storage, const struct neap_extent *extent, uint64_t skip, void *memory, uint64_t length,

@@ -23,7 +23,7 @@ static void *dram_address(void *backend, uint64_t offset)
 	return neap_dram_address(backend, offset);
 }
 
-const struct neap_tier_ops neap_dram_tier_ops = {dram_reserve, dram_release, dram_address};
+const struct neap_tier_ops neap_dram_tier_ops = {.reserve = dram_reserve, .release = dram_release, .address = dram_address};
 
 /* --- create ----------------------------------------------------------------------------------------------------------- */
 
@@ -159,6 +159,15 @@ static int allocate_in(struct neap_tiers *tiers, struct neap_tiers_tier *it, uin
 	return error == NEAP_STORE_NO_AVAILABLE_HANDLE ? evict_and_reserve(tiers, it, bytes, handle_p) : error;
 }
 
+static int allocate_from(struct neap_tiers *tiers, uint32_t first, bool memory, uint64_t bytes, struct neap_handle **handle_p)
+{
+	int error = neap_handle_reserve(&tiers->tiers[first].tier, bytes, handle_p);
+	for (uint32_t i = 0; i < tiers->count && error == NEAP_STORE_NO_AVAILABLE_HANDLE; i++)
+		if (tiers->order[i] != first && (!memory || neap_tiers_in_memory(tiers, tiers->order[i])))
+			error = neap_handle_reserve(&tiers->tiers[tiers->order[i]].tier, bytes, handle_p);
+	return error == NEAP_STORE_NO_AVAILABLE_HANDLE ? evict_and_reserve(tiers, &tiers->tiers[first], bytes, handle_p) : error;
+}
+
 int neap_tiers_allocate(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, bool strict, struct neap_handle **handle_p)
 {
 	*handle_p = NULL;
@@ -171,27 +180,52 @@ int neap_tiers_allocate(struct neap_tiers *tiers, uint64_t bytes, uint32_t prefe
 	uint32_t first = preferred == NEAP_TIER_ANY ? tiers->order[0] : preferred;
 	if (strict)
 		return allocate_in(tiers, &tiers->tiers[first], bytes, handle_p);
-	int error = neap_handle_reserve(&tiers->tiers[first].tier, bytes, handle_p);
-	for (uint32_t i = 0; i < tiers->count && error == NEAP_STORE_NO_AVAILABLE_HANDLE; i++)
-		if (tiers->order[i] != first)
-			error = neap_handle_reserve(&tiers->tiers[tiers->order[i]].tier, bytes, handle_p);
-	return error == NEAP_STORE_NO_AVAILABLE_HANDLE ? evict_and_reserve(tiers, &tiers->tiers[first], bytes, handle_p) : error;
+	return allocate_from(tiers, first, false, bytes, handle_p);
+}
+
+int neap_tiers_allocate_memory(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, struct neap_handle **handle_p)
+{
+	*handle_p = NULL;
+	if (tiers->closing)
+		return NEAP_STORE_SHUTTING_DOWN;
+	if (bytes == 0)
+		return NEAP_STORE_INVALID_PARAMS;
+	if (preferred != NEAP_TIER_ANY && preferred >= tiers->count)
+		return NEAP_STORE_TIER_NOT_FOUND;
+	uint32_t first = preferred;
+	if (first == NEAP_TIER_ANY || !neap_tiers_in_memory(tiers, first)) {
+		first = NEAP_TIER_ANY;
+		for (uint32_t i = tiers->count; i > 0; i--)
+			if (neap_tiers_in_memory(tiers, tiers->order[i - 1]))
+				first = tiers->order[i - 1];
+	}
+	return first == NEAP_TIER_ANY ? NEAP_STORE_TIER_NOT_FOUND : allocate_from(tiers, first, true, bytes, handle_p);
+}
+
+/* *steps_p: what is left. */
+static bool maintain(struct neap_tiers_tier *it, uint32_t *steps_p)
+{
+	struct neap_evict *queue = &it->tier.eviction;
+	uint64_t wanted = neap_evict_wanted(queue, it->tier.counts.rounded_bytes, it->capacity), freed, before = queue->stats.steps;
+	if (wanted == 0)
+		return false;
+	bool more = neap_evict_run(queue, wanted, *steps_p, &freed) == NEAP_EVICT_MORE;
+	uint64_t done = queue->stats.steps - before;
+	*steps_p -= done < *steps_p ? (uint32_t)done : *steps_p;
+	return more;
 }
 
 bool neap_tiers_maintain(struct neap_tiers *tiers, uint32_t steps)
 {
 	bool more = false;
-	for (uint32_t i = 0; i < tiers->count; i++) {
-		struct neap_tiers_tier *it = &tiers->tiers[i];
-		struct neap_evict *queue = &it->tier.eviction;
-		uint64_t wanted = neap_evict_wanted(queue, it->tier.counts.rounded_bytes, it->capacity), freed, before = queue->stats.steps;
-		if (wanted == 0)
-			continue;
-		more |= neap_evict_run(queue, wanted, steps, &freed) == NEAP_EVICT_MORE;
-		uint64_t done = queue->stats.steps - before;
-		steps -= done < steps ? (uint32_t)done : steps;
-	}
+	for (uint32_t i = 0; i < tiers->count; i++)
+		more |= maintain(&tiers->tiers[i], &steps);
 	return more;
+}
+
+bool neap_tiers_maintain_one(struct neap_tiers *tiers, uint32_t index, uint32_t steps)
+{
+	return maintain(&tiers->tiers[index], &steps);
 }
 
 int neap_tiers_stats(const struct neap_tiers *tiers, uint32_t index, struct neap_tier_stats *stats_p)

@@ -63,9 +63,18 @@ void neap_tiers_roles(const struct neap_tiers *tiers, const struct neap_schedule
  * strict without a tier), TIER_NOT_FOUND, NO_AVAILABLE_HANDLE, SHUTTING_DOWN. */
 int neap_tiers_allocate(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, bool strict, struct neap_handle **handle_p);
 
+/* The same among the tiers in memory alone, for what must have an address; a `preferred` one that has none counts as ANY. */
+int neap_tiers_allocate_memory(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, struct neap_handle **handle_p);
+
 /* Evicts what the watermarks ask for, at most `steps` objects looked at: true when there is more to do. Cheap when there is
  * nothing. */
 bool neap_tiers_maintain(struct neap_tiers *tiers, uint32_t steps);
+bool neap_tiers_maintain_one(struct neap_tiers *tiers, uint32_t index, uint32_t steps);
+
+static inline bool neap_tiers_in_memory(const struct neap_tiers *tiers, uint32_t index)
+{
+	return tiers->tiers[index].tier.ops->address != NULL;
+}
 
 struct neap_tier_stats {
 	enum neap_tier_kind kind;

@@ -109,7 +109,7 @@ struct rig_client *rig_client(void)
 struct neap_announcement rig_value(const struct rig_client *client, uint32_t value)
 {
 	const struct rig_value *v = &client->values[value];
-	return (struct neap_announcement){.key = rig_text(v->key), .segment = client->segment.id, .size = v->size,
+	return (struct neap_announcement){.key = rig_text(v->key), .segment = v->below ? client->both[1].id : client->segment.id, .size = v->size,
 	                                  .generation = v->generation, .has_crc = true, .crc = value};
 }
 
@@ -133,6 +133,14 @@ void rig_remove(struct rig_client *client, uint32_t value)
 	neap_announcer_withdrawn(client->announcer, gone.key, gone.segment, gone.generation);
 }
 
+void rig_move(struct rig_client *client, uint32_t value)
+{
+	struct neap_announcement before = rig_value(client, value);
+	client->values[value].below = !client->values[value].below;
+	struct neap_announcement now = rig_value(client, value);
+	neap_announcer_moved(client->announcer, &now, before.segment);
+}
+
 static void closed(void *user)
 {
 	((struct rig_client *)user)->closed = true;
@@ -154,7 +162,7 @@ static void withdraw(void *user, const struct neap_announcement *value, int why)
 static void usages(void *user, struct neap_key_usage *usage, uint32_t count)
 {
 	struct rig_client *client = user;
-	ck_assert_uint_eq(count, 1);
+	ck_assert_uint_eq(count, client->has_below ? 2 : 1);
 	usage->used = 1000 * client->value_count;
 }
 
@@ -165,8 +173,11 @@ void rig_announcer(struct rig_client *client)
 	options.client = rig_self(client);
 	(void)snprintf(options.host, sizeof options.host, "10.0.0.%u", 101 + (unsigned)(client - rig.clients));
 	options.port = 12345;
-	options.segments = &client->segment;
-	options.segment_count = 1;
+	client->both[0] = client->both[1] = client->segment;
+	client->both[1].id.second++;
+	client->both[1].priority = 1;
+	options.segments = client->has_below ? client->both : &client->segment;
+	options.segment_count = client->has_below ? 2 : 1;
 	options.next = next_value;
 	options.withdraw = withdraw;
 	options.usages = usages;

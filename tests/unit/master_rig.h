@@ -24,6 +24,7 @@ struct rig_value {
 	char key[200];
 	uint64_t generation; /* 0: gone */
 	uint64_t size;
+	bool below; /* on the other segment */
 };
 
 struct rig_master {
@@ -38,6 +39,8 @@ struct rig_client {
 	struct neap_remote_directory *remote;
 	struct neap_announcer *announcer;
 	struct neap_key_segment segment;
+	struct neap_key_segment both[2]; /* with has_below: that one, and one of lower priority */
+	bool has_below;
 	struct rig_value *values;
 	uint32_t value_count, withdrawn, welcomes, others;
 	uint64_t generation;
@@ -91,6 +94,7 @@ uint64_t rig_keys(void); /* the present master has */
 /* A value of the client's owner, published. Its number. */
 uint32_t rig_put(struct rig_client *client, const char *key, uint64_t size);
 void rig_remove(struct rig_client *client, uint32_t value);
+void rig_move(struct rig_client *client, uint32_t value); /* to its other segment */
 struct neap_announcer_stats rig_announced(const struct rig_client *client);
 struct neap_announcement rig_value(const struct rig_client *client, uint32_t value);
 /* Asks and waits: the end of it. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 struct peer_rig rig;
+struct rig_below rig_below;
 
 void rig_set(void *flag)
 {
@@ -102,6 +103,11 @@ static void start_owner(void (*change)(struct neap_owner_options *owner, struct 
 	ck_assert_int_eq(neap_dram_engine_begin(&rig.binding, rig.engine, &rig.dram, -1, false, why, sizeof why), 0);
 	ck_assert_int_eq(neap_tiers_create(&rig.tiers, rig.node->reactor, &tiers), 0);
 	ck_assert_int_eq(neap_tiers_add(&rig.tiers, &settings, &neap_dram_tier_ops, &rig.dram, dram.capacity, &index), 0);
+	if (rig_below.ops) {
+		struct neap_tier_settings below = {.kind = NEAP_TIER_STORAGE};
+		rig_below.begun(rig.node->reactor);
+		ck_assert_int_eq(neap_tiers_add(&rig.tiers, &below, rig_below.ops, rig_below.backend, rig_below.capacity, &index), 0);
+	}
 	ck_assert_int_eq(neap_owner_create(&rig.owner, rig.engine, &rig.tiers, &owner), 0);
 	int error = neap_peer_service_create(&rig.service, rig.node->reactor, rig.engine, rig.owner, &service, &system_errno, why, sizeof why);
 	ck_assert_msg(error == 0, "%s", why);

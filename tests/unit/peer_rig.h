@@ -63,6 +63,15 @@ struct peer_rig {
 };
 extern struct peer_rig rig;
 
+/* A tier of lower priority below the memory, when `ops` is set before rig_open. Its index is 1. */
+struct rig_below {
+	const struct neap_tier_ops *ops;
+	void *backend;
+	uint64_t capacity;
+	void (*begun)(struct neap_reactor *reactor); /* the owner's node is there */
+};
+extern struct rig_below rig_below;
+
 /* With the options changed by `change`, which may be NULL. */
 void rig_open(void (*change)(struct neap_owner_options *owner, struct neap_peer_service_options *service));
 /* Closes all in order; nothing may be left. */

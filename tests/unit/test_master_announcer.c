@@ -202,6 +202,119 @@ START_TEST(asking_for_what_goes)
 }
 END_TEST
 
+/* --- from one segment to the other ------------------------------------------------------------------------------------------------ */
+
+static void open_both(uint32_t batch_max, uint64_t delay_ns)
+{
+	rig_open();
+	rig.announcer_options.batch_max = batch_max;
+	rig.sim->net.delay_max_ns += delay_ns;
+	rig_master(true);
+	a = rig_client();
+	a->has_below = true;
+	rig_announcer(a);
+}
+
+static bool no_route(void *user)
+{
+	(void)user;
+	return rig_keys() == 0;
+}
+
+static bool knows(uint32_t value)
+{
+	struct neap_announcement of = rig_value(a, value);
+	return neap_announcer_knows(a->announcer, of.key, of.segment, of.generation);
+}
+
+static uint64_t replicas(void)
+{
+	struct neap_local_directory_stats stats;
+	neap_local_directory_stats(rig_present()->local, &stats);
+	return stats.replicas;
+}
+
+/* Whatever is under way, sent or lost, when it moves, and however few changes a call takes: there is a route at every moment, one in the end, and it stays accepted. */
+START_TEST(a_moving_value_has_a_route)
+{
+	open_both((uint32_t)_i % 3, _i < 3 ? 0 : 5 * MS);
+	srand(91 + (unsigned)_i);
+	uint32_t value = rig_put(a, "one", 100);
+	ck_assert_int_eq(rig_ask(a, value, 1000), 0);
+	for (unsigned i = 0; i < 400; i++) {
+		rig_move(a, value);
+		ck_assert(knows(value));
+		if (rand() % 8 == 0)
+			(void)rig_ask(a, value, 1 + (unsigned)rand() % 3); /* urgent */
+		if (rand() % 16 == 0)
+			(void)sim_cut_one(rig.sim, a->node->host, rig_present()->node->host, rand() % 2);
+		ck_assert_msg(!sim_run_until(rig.sim, no_route, NULL, (uint64_t)rand() % 30 * MS), "move %u: no route", i);
+	}
+	expect_agreement(5000);
+	ck_assert_uint_eq(replicas(), 1);
+	ck_assert(knows(value));
+	ck_assert_uint_eq(a->withdrawn, 0);
+	rig_remove(a, value);
+	expect_agreement(5000);
+	rig_close();
+}
+END_TEST
+
+/* There is no room to note that it moved: all is announced, and only that takes the old route away. */
+START_TEST(moved_with_a_full_queue)
+{
+	rig_open();
+	rig.announcer_options.queue_max = 2;
+	rig_master(true);
+	a = rig_client();
+	a->has_below = true;
+	rig_announcer(a);
+	uint32_t value = rig_put(a, "one", 100);
+	ck_assert_int_eq(rig_ask(a, value, 1000), 0);
+	expect_agreement(5000);
+	for (unsigned i = 0; i < 10; i++) {
+		uint32_t others[2] = {rig_put(a, "other", 100), rig_put(a, "another", 100)};
+		rig_move(a, value);
+		ck_assert(knows(value));
+		ck_assert_int_eq(rig_until(settled, 5000), true);
+		ck_assert_int_eq(rig_look(a, "one"), 1);
+		rig_remove(a, others[0]);
+		rig_remove(a, others[1]);
+		expect_agreement(5000);
+		ck_assert_uint_eq(replicas(), 1);
+	}
+	ck_assert_uint_ge(rig_announced(a).overflows, 10);
+	rig_close();
+}
+END_TEST
+
+START_TEST(who_asks_is_told_of_the_new_one)
+{
+	open_both(0, 0);
+	rig_for(100);
+	sim_node_pause(rig_present()->node, 100 * MS);
+	uint32_t value = rig_put(a, "one", 100), other = rig_put(a, "two", 100);
+	watch_ends = 0;
+	for (int i = 0; i < 2; i++) {
+		struct neap_announcement of = rig_value(a, i ? other : value);
+		watches[i] = (struct neap_announcer_watch){.key = of.key, .segment = of.segment, .generation = of.generation,
+		                                           .deadline_ns = rig.sim->now_ns + 5000 * MS, .done = watched};
+		ck_assert_int_eq(neap_announcer_ask(a->announcer, &watches[i]), 0);
+	}
+	rig_move(a, value);
+	ck_assert(!knows(value));
+	rig_for(5);
+	rig_move(a, value);
+	rig_move(a, value);
+	expect_agreement(2000);
+	ck_assert_uint_eq(watch_ends, 2);
+	ck_assert_int_eq(watch_errors[0], 0);
+	ck_assert_int_eq(watch_errors[1], 0);
+	ck_assert(knows(value));
+	rig_close();
+}
+END_TEST
+
 /* --- others were first ----------------------------------------------------------------------------------------------------------- */
 
 START_TEST(another_was_first)
@@ -484,6 +597,9 @@ int main(void)
 	tcase_add_test(usual, the_last_change_counts);
 	tcase_add_test(usual, asking);
 	tcase_add_test(usual, asking_for_what_goes);
+	tcase_add_test(usual, who_asks_is_told_of_the_new_one);
+	tcase_add_test(usual, moved_with_a_full_queue);
+	tcase_add_loop_test(usual, a_moving_value_has_a_route, 0, 6);
 	tcase_add_test(usual, another_was_first);
 	tcase_add_test(usual, the_loser_is_told_by_its_heartbeat);
 	tcase_add_test(usual, closed_from_inside_a_withdrawal);

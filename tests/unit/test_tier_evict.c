@@ -49,6 +49,37 @@ static void insert(int count)
 
 static uint64_t freed;
 
+static int ahead(void)
+{
+	struct neap_evict_entry *entry = neap_evict_ahead(&queue);
+	return entry ? ((struct object *)(void *)entry)->number : -1;
+}
+
+/* Whoever looks ahead sees what will be chosen before it is, whatever goes meanwhile, and changes nothing. */
+START_TEST(the_scout_is_ahead_of_the_hand)
+{
+	ck_assert_int_eq(ahead(), -1);
+	insert(5);
+	ck_assert_int_eq(ahead(), -1); /* the end of a round */
+	ck_assert_int_eq(ahead(), 0);
+	ck_assert_int_eq(ahead(), 1);
+	neap_evict_remove(&objects[2].entry); /* where it stood */
+	ck_assert_int_eq(ahead(), 3);
+	ck_assert_int_eq(ahead(), 4);
+	ck_assert_int_eq(ahead(), -1);
+	neap_evict_access(&objects[0].entry);
+	ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE); /* passes 0, takes 1 */
+	ck_assert_int_eq(evicted[0], 1);
+	ck_assert_int_eq(ahead(), 3); /* it was at 0: what the hand has passed is the last that it comes to */
+	neap_evict_access(&objects[3].entry);
+	ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE); /* passes 3, takes 4, where it stood */
+	ck_assert_int_eq(evicted[1], 4);
+	ck_assert_int_eq(ahead(), -1);
+	ck_assert_int_eq(ahead(), 0);
+	ck_assert_uint_eq(queue.count, 2);
+}
+END_TEST
+
 START_TEST(the_oldest_without_a_mark_goes)
 {
 	insert(5);
@@ -257,6 +288,7 @@ int main(void)
 	tcase_add_checked_fixture(sieve, setup, NULL);
 	tcase_add_test(sieve, the_oldest_without_a_mark_goes);
 	tcase_add_test(sieve, the_hand_goes_on_where_it_stopped);
+	tcase_add_test(sieve, the_scout_is_ahead_of_the_hand);
 	tcase_add_test(sieve, what_is_held_is_never_chosen);
 	tcase_add_test(sieve, what_the_owner_keeps_is_not_counted);
 	tcase_add_test(sieve, a_call_does_so_much_and_no_more);

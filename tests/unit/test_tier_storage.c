@@ -419,6 +419,10 @@ START_TEST(is_a_tier_like_others)
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, 3 * MIB, NEAP_TIER_ANY, false, &handle), NEAP_STORE_OK);
 	ck_assert_ptr_null(neap_handle_address(handle));
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, BUCKET + 1, NEAP_TIER_ANY, false, &other), NEAP_STORE_NO_AVAILABLE_HANDLE);
+	ck_assert_int_eq(neap_tiers_allocate_memory(&tiers, 4096, NEAP_TIER_ANY, &other), NEAP_STORE_TIER_NOT_FOUND); /* none is in memory */
+	ck_assert_int_eq(neap_tiers_allocate_memory(&tiers, 4096, index, &other), NEAP_STORE_TIER_NOT_FOUND);
+	ck_assert_int_eq(neap_tiers_allocate_memory(&tiers, 4096, 7, &other), NEAP_STORE_TIER_NOT_FOUND);
+	ck_assert_int_eq(neap_tiers_allocate_memory(&tiers, 0, NEAP_TIER_ANY, &other), NEAP_STORE_INVALID_PARAMS);
 	ck_assert_uint_eq(neap_handle_drop(handle), 3 * MIB);
 	ck_assert_int_eq(neap_tiers_destroy(&tiers), NEAP_OK);
 	end();
