@@ -14,6 +14,7 @@ void neap_evict_insert(struct neap_evict *queue, struct neap_evict_entry *entry)
 		return;
 	entry->queue = queue;
 	entry->marked = false;
+	entry->born = queue->inserted++;
 	entry->newer = NULL;
 	entry->older = queue->newest;
 	if (queue->newest)
@@ -88,9 +89,19 @@ struct neap_evict_entry *neap_evict_ahead(struct neap_evict *queue)
 	return entry;
 }
 
+#define YOUNG_SHARE 8u
+
+/* Not when a whole round of the others had nothing to give. */
+static bool is_spared(const struct neap_evict *queue, const struct neap_evict_entry *entry)
+{
+	return queue->inserted - entry->born <= queue->count / YOUNG_SHARE && queue->fruitless <= queue->count;
+}
+
 static uint64_t step(struct neap_evict *queue)
 {
 	struct neap_evict_entry *entry = queue->hand ? queue->hand : queue->oldest;
+	if (is_spared(queue, entry))
+		entry = queue->oldest;
 	if (queue->scout == entry)
 		queue->scout = entry->newer; /* what the hand has passed is the last that it comes to */
 	queue->hand = entry->newer;

@@ -1,9 +1,9 @@
 /* What to throw away when a tier fills up: SIEVE (Zhang et al., NSDI'24) over the objects of one tier.
  *
  * New objects come in at one end; an access sets a mark and moves nothing; a hand walks from the oldest to the newest, takes
- * marks away and evicts what has none. Objects someone holds are passed over. Links lie in the objects, nothing is allocated,
- * and a call does at most as many steps as it was given, so that a large eviction is many short pieces of work. Owner thread
- * only. */
+ * marks away and evicts what has none. Objects someone holds are passed over, and the newest eighth is let alone as long as the others have
+ * something to give: who has just put a value finds it. Links lie in the objects, nothing is allocated, and a call does at most as many
+ * steps as it was given, so that a large eviction is many short pieces of work. Owner thread only. */
 #ifndef NEAP_STORE_TIER_EVICT_H
 #define NEAP_STORE_TIER_EVICT_H
 
@@ -17,6 +17,7 @@ struct neap_evict_entry {
 	struct neap_evict *queue; /* NULL: in none */
 	uint32_t pins;            /* holders beside the index; not chosen while there is one */
 	bool marked;              /* accessed since the hand came by */
+	uint64_t born;            /* how many were inserted before it */
 };
 
 /* Lets go of the object, and with it of the entry, and returns the bytes that are free in the tier now because of it: 0 for an
@@ -31,6 +32,7 @@ struct neap_evict {
 	struct neap_evict_entry *newest, *oldest, *hand;
 	struct neap_evict_entry *scout; /* walks ahead of the hand; see neap_evict_ahead */
 	uint32_t count, pinned;
+	uint64_t inserted;   /* ever */
 	uint64_t fruitless;  /* steps since something was evicted, inserted or unpinned */
 	bool filling;        /* the high mark was passed, and the low one not reached again */
 	bool running;

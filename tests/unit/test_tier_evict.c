@@ -161,6 +161,24 @@ START_TEST(a_call_does_so_much_and_no_more)
 }
 END_TEST
 
+/* Nobody has used anything, and the hand has come far: what was just put stays all the same, as long as there is something else. */
+START_TEST(the_newest_are_let_alone)
+{
+	insert(100);
+	ck_assert_int_eq(neap_evict_run(&queue, 6000, 1000, &freed), NEAP_EVICT_DONE);
+	for (int i = 0; i < 40; i++) { /* the hand stands behind 60 of 100: it meets the newest in each round */
+		neap_evict_insert(&queue, &objects[100 + i].entry);
+		ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE);
+		ck_assert(!objects[100 + i].gone && !objects[99 + i].gone);
+	}
+	for (int i = 0; i < OBJECTS; i++)
+		if (objects[i].entry.queue && i < 139)
+			neap_evict_pin(&objects[i].entry);
+	ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE); /* all others are held */
+	ck_assert(objects[139].gone);
+}
+END_TEST
+
 START_TEST(watermarks_begin_high_and_end_low)
 {
 	ck_assert_uint_eq(neap_evict_wanted(&queue, 0, 1000), 0);
@@ -292,6 +310,7 @@ int main(void)
 	tcase_add_test(sieve, what_is_held_is_never_chosen);
 	tcase_add_test(sieve, what_the_owner_keeps_is_not_counted);
 	tcase_add_test(sieve, a_call_does_so_much_and_no_more);
+	tcase_add_test(sieve, the_newest_are_let_alone);
 	tcase_add_test(sieve, watermarks_begin_high_and_end_low);
 	tcase_add_test(sieve, a_scan_does_not_wash_out_what_is_used);
 	suite_add_tcase(suite, sieve);
