@@ -13,8 +13,8 @@ struct neap_settle {
 	uint32_t tier;       /* index */
 	uint64_t generation;
 	uint64_t deadline_ns; /* absolute: by then there is an answer */
-	/* Once, from a turn, after an answer of NEAP_SETTLING. OK; NEAP_ETIMEDOUT (not yet); REPLICA_NUM_EXCEEDED (another owner had the key first,
-	 * with a value that is not known to differ), OBJECT_ALREADY_EXISTS (with another one), others: refused, the value goes;
+	/* Once, from a turn, after an answer of NEAP_SETTLING. OK; NEAP_ETIMEDOUT (not yet); REPLICA_NUM_EXCEEDED (another owner had the key
+	 * first, with a value that is not known to differ), OBJECT_ALREADY_EXISTS (with another one), others: refused, the value goes;
 	 * OBJECT_NOT_FOUND (it is gone again); NEAP_ECLOSED. */
 	void (*settled)(struct neap_settle *settle, int result);
 	union {

@@ -129,7 +129,7 @@ static void default_text(const struct app_flag *flag, char *text, size_t size)
 
 static void help(const struct app_program *program)
 {
-	printf("usage: %s [--flag=value ...]\n%s\n\n", program->name, program->purpose);
+	printf("usage: %s %s\n%s\n\n", program->name, program->usage ? program->usage : "[--flag=value ...]", program->purpose);
 	for (size_t i = 0; i < program->flag_count; i++) {
 		const struct app_flag *flag = &program->flags[i];
 		const char *word = argument_word(flag);
@@ -147,8 +147,11 @@ static void help(const struct app_program *program)
 	printf("  %-*s this text\n  %-*s the version\n", HELP_COLUMN, "--help", HELP_COLUMN, "--version");
 	if (program->examples)
 		printf("\n%s", program->examples);
-	printf("\nExit status: 0 success, 1 %s, 2 a wrong flag, 3 could not start.\n",
-	       program->failure ? program->failure : "transfers failed or bytes differ");
+	if (program->exit_status)
+		printf("\nExit status: %s.\n", program->exit_status);
+	else
+		printf("\nExit status: 0 success, 1 %s, 2 a wrong flag, 3 could not start.\n",
+		       program->failure ? program->failure : "transfers failed or bytes differ");
 }
 
 /* --- parsing ----------------------------------------------------------------------------------------------- */
@@ -355,13 +358,30 @@ static int parse_environment(const struct app_program *program)
 	return -1;
 }
 
+static int take_word(const struct app_program *program, const char *word)
+{
+	struct app_words *words = program->words;
+	if (words && words->count < words->max) {
+		words->items[words->count++] = word;
+		return -1;
+	}
+	if (words)
+		app_error(program, "%s is one word too many; `%s --help` tells what there may be", word, program->name);
+	else
+		app_error(program, "%s is not a flag; flags look like --name=value, `%s --help` lists them", word, program->name);
+	return APP_USAGE;
+}
+
 static int parse_one(const struct app_program *program, char **argv, int argc, int *i)
 {
 	const char *argument = argv[*i];
-	if (argument[0] != '-' || !argument[1]) {
-		app_error(program, "%s is not a flag; flags look like --name=value, `%s --help` lists them", argument, program->name);
-		return APP_USAGE;
+	bool only_words = program->words && program->words->only;
+	if (program->words && !only_words && !strcmp(argument, "--")) {
+		program->words->only = true;
+		return -1;
 	}
+	if (only_words || argument[0] != '-' || !argument[1])
+		return take_word(program, argument);
 	const char *name = argument + (argument[1] == '-' ? 2 : 1);
 	const char *equals = strchr(name, '=');
 	size_t length = equals ? (size_t)(equals - name) : strlen(name);

@@ -50,6 +50,12 @@ struct app_foreign_flag {
 	const char *refusal; /* why it is an error here (false, 0 and an empty value never are); NULL: ignored with a warning */
 };
 
+struct app_words { /* what is no flag */
+	const char **items;
+	size_t max, count;
+	bool only; /* "--" was seen */
+};
+
 struct app_program {
 	const char *name;
 	const char *purpose;  /* a sentence */
@@ -60,6 +66,9 @@ struct app_program {
 	size_t foreign_count;
 	const char *failure;     /* what exit status 1 means; NULL: transfers failed or bytes differ */
 	const char *environment; /* "NEAP_X_": each flag can be given as the variable NEAP_X_FLAG too; flags win. NULL: none */
+	const char *usage;       /* what follows the name; NULL: "[--flag=value ...]" */
+	const char *exit_status; /* of one that has others than most; NULL: those of enum app_exit */
+	struct app_words *words; /* where they go; NULL: there may be none. What follows "--" is no flag */
 };
 
 /* Sets the values. Returns -1 to go on, or an exit code: after --help (0), --version (0) or a wrong flag, which has been

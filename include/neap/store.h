@@ -1,7 +1,7 @@
 /* The store: keys and values of a cluster of processes. A process that opens one can hold values for others (when it has tiers), and
  * put and get values wherever they lie. Keys are written once: the first writer wins, a value never changes until it is removed or evicted.
  *
- *     neap_reactor_create → neap_engine_create → neap_store_create → ready → neap_store_put, neap_store_get → … → neap_store_close
+ *     neap_reactor_create → neap_engine_create → neap_store_create → ready → put, get → … → neap_store_close
  *
  * Who moves the bytes:
  *   REVERSE  the owner, out of or into our buffers; values of up to 16 KiB travel inside the call
@@ -87,14 +87,14 @@ struct neap_store_options {
 	uint64_t route_cache_ttl_ms; /* 60000 */
 	uint32_t heartbeat_ms;       /* 1000; 10..60000 */
 
-	/* Once, from a turn: the master knows us (0), or it was not reached yet and we go on trying (NEAP_ECONNECT). May be NULL. Operations are
-	 * accepted before. */
+	/* Once, from a turn: the master knows us (0), or it was not reached for 5 s and we go on trying (NEAP_EPEER). May be NULL.
+	 * Operations are accepted before. */
 	void (*ready)(void *user, int error, const char *why);
 	void *user;
 };
 
-/* Registers the tiers' memory with the engine, binds the port, and begins to register with the master. The engine outlives the store. On failure
- * *store_p is NULL and `why` (may be NULL) says what and what to do. */
+/* Registers the tiers' memory with the engine, binds the port, and begins to register with the master. The engine outlives the store.
+ * On failure *store_p is NULL and `why` (may be NULL) says what and what to do. */
 NEAP_API int neap_store_create(struct neap_store **store_p, struct neap_engine *engine, const struct neap_store_options *options,
                                char *why, size_t why_size);
 /* Takes nothing new from peers, and leaves the master, so that nobody is sent here any more; what peers have begun goes on, with its

@@ -65,7 +65,8 @@ int neap_accessor_resolve(struct neap_accessor *accessor, const struct neap_key 
                           uint64_t deadline_ns, neap_store_done_func *done, void *user, neap_operation_id *operation_p);
 
 /* Asks one owner to remove a key; `done` once, from a turn: a number of the store (OBJECT_NOT_FOUND: it had none), RPC_FAIL (perhaps
- * removed), NEAP_ECANCELED. What is remembered of the key's routes is forgotten. NEAP_EAGAIN, NEAP_ETIMEDOUT, NEAP_ECLOSED, NEAP_EADDRESS. */
+ * removed), NEAP_ECANCELED. What is remembered of the key's routes is forgotten. NEAP_EAGAIN, NEAP_ETIMEDOUT, NEAP_ECLOSED,
+ * NEAP_EADDRESS. */
 int neap_accessor_remove(struct neap_accessor *accessor, const struct neap_place *place, const struct neap_key *key, uint64_t deadline_ns,
                          void (*done)(void *user, int error, const char *why), void *user);
 

@@ -43,11 +43,14 @@ static void on_request(void *user, neap_batch_id batch, uint32_t index, void *re
 /* What the failure means: the caller's end, the lease's, or the transport's. */
 static void blame_failure(struct accessor_op *op)
 {
+	uint64_t before = 0;
+	for (uint32_t i = 0; i < op->failed_slice; i++)
+		before += op->slices[i].length;
 	struct neap_request request = {.opcode = op->kind == ACCESSOR_GET ? NEAP_READ : NEAP_WRITE,
 	                               .source = op->slices[op->failed_slice].address,
 	                               .segment = op->peer->segment,
-	                               .target_offset = op->remote_address,
-	                               .length = op->slices[op->failed_slice].length};
+	                               .target_offset = op->remote_address + before,
+	                               .length = part_of(op, op->failed_slice, before)};
 	char text[256];
 	(void)neap_outcome_text(op->accessor->engine, &request, &op->failure, text, sizeof text);
 	if (op->peer->phase == NEAP_STORE_PEER_OPEN) /* looked at again before the next use */

@@ -175,6 +175,9 @@ void get_transferred(struct accessor_op *op, bool completed)
 	pin_over(op);
 	if (!completed)
 		accessor_forget_route(op);
+	/* What cannot be read within a lease is for its owner to bring: that has none. */
+	if (late || (!completed && op->failure.status == NEAP_TIMEOUT))
+		op->direction = NEAP_REVERSE;
 	accessor_step(op, completed && !late && !op->stopped ? (uint8_t)store_get_on_ANSWERED : (uint8_t)store_get_on_BROKEN);
 }
 
@@ -235,6 +238,14 @@ static void do_move(struct neap_machine *machine, uint64_t argument)
 			accessor_cut(op);
 		else
 			over(op, store_get_on_REFUSED);
+		return;
+	}
+	if (op->route->size > op->total) { /* nobody needs to be asked */
+		op->outcome.size = op->route->size;
+		accessor_blame(op, NEAP_STORE_BUFFER_OVERFLOW, "the value has %llu bytes, the slices %llu", (unsigned long long)op->route->size,
+		               (unsigned long long)op->total);
+		op->final = true;
+		over(op, store_get_on_REFUSED);
 		return;
 	}
 	/* Exactly the value, as far as it is known. */

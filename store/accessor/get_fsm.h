@@ -21,7 +21,8 @@
  * when no grant is left. BROKEN: the bytes are not there, or not the right ones. HELD: so, and the transport has the buffer.
  * HERE: the value is in this process. */
 #define FSM_EVENTS(E) \
-	E(START) E(ANSWERED) E(FORWARD) E(REVERSE) E(EMPTY) E(ANEW) E(LOST) E(RESUME) E(REFUSED) E(OVER) E(BROKEN) E(QUIET) E(HELD) E(CANCEL) E(HERE)
+	E(START) E(ANSWERED) E(FORWARD) E(REVERSE) E(EMPTY) E(ANEW) E(LOST) E(RESUME) E(REFUSED) E(OVER) E(BROKEN) E(QUIET) E(HELD) \
+	E(CANCEL) E(HERE)
 #define FSM_ACTIONS(A) \
 	A(find) A(next) A(pin) A(read) A(move) A(recall) A(check) A(pause) A(stop) A(halt) A(expire) A(tell) A(tell_held) A(release) \
 	A(fetch)

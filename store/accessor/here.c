@@ -150,6 +150,9 @@ void accessor_do_keep(struct neap_machine *machine, uint64_t argument)
 static uint8_t settle_as(struct accessor_op *op, int result)
 {
 	const struct neap_store_outcome outcome = op->outcome;
+	bool refused = result != NEAP_STORE_OK && result != NEAP_STORE_OBJECT_NOT_FOUND && result != NEAP_ETIMEDOUT && result != NEAP_ECLOSED;
+	if (!outcome.created && refused) /* what was here before us was a second version, and goes: ours may be the first one's bytes */
+		return store_put_on_EMPTY;
 	switch (result) {
 	case NEAP_STORE_OK:
 	case NEAP_STORE_OBJECT_NOT_FOUND: /* it was there, and was removed or evicted since */

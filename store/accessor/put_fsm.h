@@ -74,7 +74,7 @@
 	              GO(PLACING, place),    GO(ENDING, end),      NEVER,                 NEVER,                 NEVER,         \
 	              SKIP,                  NEVER)                                                                             \
 	R(SETTLING,   NEVER,                 NEVER,                GO(ENDING, end),       NEVER,                 NEVER,         \
-	              NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \
+	              GO(PLACING, place),    NEVER,                NEVER,                 NEVER,                 NEVER,         \
 	              GO(ENDING, end),       NEVER,                GO(ENDING, unsure),    NEVER,                 NEVER,         \
 	              GO(ENDING, forget),    NEVER)                                                                             \
 	R(ENDING,     NEVER,                 NEVER,                NEVER,                 NEVER,                 NEVER,         \

@@ -114,7 +114,8 @@ struct neap_announcer_watch {
 int neap_announcer_ask(struct neap_announcer *announcer, struct neap_announcer_watch *watch);
 void neap_announcer_forget(struct neap_announcer_watch *watch); /* harmless when it has ended */
 /* The directory, this one or one before it, has accepted this value. */
-bool neap_announcer_knows(const struct neap_announcer *announcer, struct neap_key_text key, struct neap_key_id segment, uint64_t generation);
+bool neap_announcer_knows(const struct neap_announcer *announcer, struct neap_key_text key, struct neap_key_id segment,
+                          uint64_t generation);
 
 void neap_announcer_stats(const struct neap_announcer *announcer, struct neap_announcer_stats *stats_p);
 /* What does not hold, or NULL: for tests. */

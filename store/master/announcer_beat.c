@@ -82,9 +82,9 @@ static void due(struct neap_timer *timer, void *user)
 		.usages = beat->usages,
 		.usage_count = options->segment_count,
 		.lost = beat->lost,
-		.lost_max = NEAP_MASTER_LOST_MAX,
+		.lost_max = LOST_A_BEAT,
 		.lost_text = beat->lost_text,
-		.lost_text_size = NEAP_MASTER_LOST_TEXT_MAX,
+		.lost_text_size = LOST_TEXT_A_BEAT,
 	};
 	beat->registrations = announcer->stats.registrations;
 	beat->rounds = announcer->stats.rounds;

@@ -50,12 +50,16 @@ struct announcer_stamps {
 	uint32_t mask, used, max;
 };
 
+/* What one heartbeat may be told of lost values: more comes with the next. */
+#define LOST_A_BEAT 64u
+#define LOST_TEXT_A_BEAT 8192u
+
 struct announcer_beat {
 	struct neap_timer timer;
 	struct neap_key_call call;
 	struct neap_key_usage usages[NEAP_MASTER_SEGMENTS_MAX];
-	struct neap_key_lost lost[NEAP_MASTER_LOST_MAX];
-	char lost_text[NEAP_MASTER_LOST_TEXT_MAX];
+	struct neap_key_lost lost[LOST_A_BEAT];
+	char lost_text[LOST_TEXT_A_BEAT];
 	uint64_t registrations, rounds; /* when it was sent: what it says of an earlier time is passed over */
 	bool under_way, begun;
 };

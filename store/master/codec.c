@@ -3,7 +3,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ids go out as they lie in memory");
 
-#define CHUNK_BYTES 65536u
+#define CHUNK_BYTES 16384u /* a heartbeat with all it may be told */
 
 static size_t rounded(size_t bytes)
 {

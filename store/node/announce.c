@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How long a removal waits for others before the directory hears of them. */
+#define GATHER_MS 2u
+
 _Static_assert(sizeof(struct neap_announcer_watch) <= NEAP_SETTLE_ROOM, "a watch fits into the room of a question");
 
 static struct neap_announcement announcement_of(const struct neap_store *store, const struct neap_owner_value *value)
@@ -138,6 +141,7 @@ int node_announcer_open(struct neap_store *store, uint32_t heartbeat_ms, uint32_
 		.user = store,
 		.heartbeat_ms = heartbeat_ms,
 		.stamps_max = stamps_max,
+		.gather_ms = GATHER_MS,
 	};
 	memcpy(options.host, store->host, sizeof options.host);
 	return neap_announcer_create(&store->announcer, store->reactor, &options);

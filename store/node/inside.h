@@ -1,6 +1,6 @@
-/* A store from inside. node.c: options and assembly; life.c: drain and close; tiers.c: memory; announce.c: what the directory is told of our
- * values; places.c: what the accessor asks the directory; keys.c, removal.c: what users ask about keys; sweep.c: removal of all that match;
- * metrics.c. Everything else is in the rooms that it puts together. */
+/* A store from inside. node.c: options and assembly; life.c: drain and close; tiers.c: memory; announce.c: what the directory is told of
+ * our values; places.c: what the accessor asks the directory; keys.c, removal.c: what users ask about keys; sweep.c: removal of all that
+ * match; metrics.c. Everything else is in the rooms that it puts together. */
 #ifndef NEAP_STORE_NODE_INSIDE_H
 #define NEAP_STORE_NODE_INSIDE_H
 

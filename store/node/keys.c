@@ -138,8 +138,8 @@ static void tell_exist(struct node_ask *ask, int error)
 	ask->done.exist(ask->user, error, found, exist->count);
 }
 
-int neap_store_exist(struct neap_store *store, const struct neap_key *keys, uint32_t count, uint64_t deadline_ns, neap_store_exist_func *done,
-                     void *user)
+int neap_store_exist(struct neap_store *store, const struct neap_key *keys, uint32_t count, uint64_t deadline_ns,
+                     neap_store_exist_func *done, void *user)
 {
 	struct node_ask *ask;
 	size_t bytes = 0;

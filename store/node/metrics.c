@@ -1,5 +1,5 @@
-/* The figures of a store, under the names that Mooncake Store's have where there is such a one, else neap_store_…; docs/OPERATING.md lists
- * them. */
+/* The figures of a store, under the names that Mooncake Store's have where there is such a one, else neap_store_….
+ * docs/OPERATING.md lists them. */
 #include "store/node/inside.h"
 #include <stdio.h>
 #include <string.h>
@@ -45,12 +45,13 @@ struct way_counter {
 	size_t offset;
 };
 
+#define WAY(field) offsetof(struct neap_way_stats, field)
 static const struct way_counter way_counters[] = {
-	{"mooncake_p2p_put_requests_total", "mooncake_p2p_get_requests_total", "operations that have ended", offsetof(struct neap_way_stats, operations)},
-	{"mooncake_p2p_put_succeeded_total", "mooncake_p2p_get_hits_total", "of them SUCCESS", offsetof(struct neap_way_stats, succeeded)},
-	{"mooncake_p2p_put_failures_total", "mooncake_p2p_get_failures_total", "of them FAILED, misses included", offsetof(struct neap_way_stats, failed)},
-	{"mooncake_p2p_put_unknown_total", "mooncake_p2p_get_unknown_total", "of them UNKNOWN", offsetof(struct neap_way_stats, unknown)},
-	{"mooncake_p2p_put_bytes_total", "mooncake_p2p_get_bytes_total", "bytes of those that succeeded", offsetof(struct neap_way_stats, bytes)},
+	{"mooncake_p2p_put_requests_total", "mooncake_p2p_get_requests_total", "operations that have ended", WAY(operations)},
+	{"mooncake_p2p_put_succeeded_total", "mooncake_p2p_get_hits_total", "of them SUCCESS", WAY(succeeded)},
+	{"mooncake_p2p_put_failures_total", "mooncake_p2p_get_failures_total", "of them FAILED, misses included", WAY(failed)},
+	{"mooncake_p2p_put_unknown_total", "mooncake_p2p_get_unknown_total", "of them UNKNOWN", WAY(unknown)},
+	{"mooncake_p2p_put_bytes_total", "mooncake_p2p_get_bytes_total", "bytes of those that succeeded", WAY(bytes)},
 };
 
 static void say_ways(const struct sink *sink, const struct neap_way_stats *stats, bool put)
@@ -66,6 +67,16 @@ static void say_ways(const struct sink *sink, const struct neap_way_stats *stats
 		          "from the call to its outcome, microseconds", &stats[way].latency);
 }
 
+static void say_questions(const struct sink *sink, const struct node_places *places)
+{
+	static const char *const kinds[NODE_ASK_KINDS] = {"kind=\"candidates\"", "kind=\"replicas\""};
+	for (uint32_t kind = 0; kind < NODE_ASK_KINDS; kind++)
+		counter(sink, "neap_store_directory_questions_total", kinds[kind], "questions to the directory", places->asked[kind]);
+	for (uint32_t kind = 0; kind < NODE_ASK_KINDS; kind++)
+		counter(sink, "neap_store_directory_calls_total", kinds[kind], "calls they went in", places->batches[kind]);
+	counter(sink, "neap_store_hinted_puts_total", "", "puts that went where the last answer had said", places->hinted);
+}
+
 static void say_accessor(const struct sink *sink, const struct neap_store *store)
 {
 	struct neap_accessor_stats stats;
@@ -77,11 +88,13 @@ static void say_accessor(const struct sink *sink, const struct neap_store *store
 	gauge(sink, "mooncake_p2p_inflight", "", "puts and gets under way", stats.operations_now);
 	counter(sink, "mooncake_p2p_put_existed_total", "", "puts of keys that had a value", stats.existed);
 	counter(sink, "mooncake_p2p_write_retries_total", "", "puts that went on to another owner", stats.write_retries);
-	counter(sink, "mooncake_p2p_read_retries_total", "", "gets that went on to another replica, or asked the directory anew", stats.read_retries);
+	counter(sink, "mooncake_p2p_read_retries_total", "", "gets that went on to another replica, or asked anew",
+	        stats.read_retries);
 	counter(sink, "mooncake_p2p_rollback_write_revoke_requests_total", "", "reservations revoked", stats.revokes);
 	counter(sink, "mooncake_p2p_rollback_write_revoke_failures_total", "", "revokes given up; the lease ends those", stats.revokes_failed);
 	counter(sink, "neap_store_repeated_calls_total", "", "calls repeated at the same owner under the same request id", stats.repeats);
-	counter(sink, "neap_store_late_total", "", "grants that came too late to be used, reads that ended too late to be believed", stats.late);
+	counter(sink, "neap_store_late_total", "", "grants that came too late to be used, reads that ended too late to be believed",
+	        stats.late);
 	counter(sink, "neap_store_held_total", "", "outcomes whose buffers came back later", stats.held);
 	counter(sink, "neap_store_wrong_sums_total", "", "values whose checksum was wrong when they were read", stats.wrong_sums);
 	counter(sink, "neap_store_stale_routes_total", "", "routes that their owner has shown to be wrong", stats.stale_routes);
@@ -92,10 +105,7 @@ static void say_accessor(const struct sink *sink, const struct neap_store *store
 	counter(sink, "neap_store_route_cache_misses_total", "", "gets whose routes were not", stats.routes.misses);
 	gauge(sink, "neap_store_route_cache_keys", "", "keys whose routes are remembered", stats.routes.entries);
 	gauge(sink, "neap_store_route_cache_bytes", "", "memory of that", stats.routes.bytes);
-	counter(sink, "neap_store_directory_questions_total", "kind=\"candidates\"", "questions to the directory", store->places.asked[NODE_ASK_CANDIDATES]);
-	counter(sink, "neap_store_directory_questions_total", "kind=\"replicas\"", "questions to the directory", store->places.asked[NODE_ASK_REPLICAS]);
-	counter(sink, "neap_store_directory_calls_total", "kind=\"candidates\"", "calls they went in", store->places.batches[NODE_ASK_CANDIDATES]);
-	counter(sink, "neap_store_directory_calls_total", "kind=\"replicas\"", "calls they went in", store->places.batches[NODE_ASK_REPLICAS]);
+	say_questions(sink, &store->places);
 }
 
 /* --- what we hold, and serve ---------------------------------------------------------------------------------------------------- */

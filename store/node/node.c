@@ -122,7 +122,8 @@ static int take_addresses(struct neap_store *store, const struct neap_store_opti
 	if (!host && neap_host_port_parse(neap_engine_name(store->engine), 1, &name, reason, sizeof reason) == 0)
 		host = name.host;
 	if (!host || !*host || strlen(host) >= sizeof store->host)
-		return wrong(NEAP_EINVAL, why, why_size, "host is %s; it must have 1 to %zu bytes", host ? host : "not known", sizeof store->host - 1);
+		return wrong(NEAP_EINVAL, why, why_size, "host is %s; it must have 1 to %zu bytes", host ? host : "not known",
+		             sizeof store->host - 1);
 	memcpy(store->host, host, strlen(host) + 1);
 	const char *at = o->bind_address ? o->bind_address : host;
 	if (neap_sockaddr_from_numeric(at, o->rpc_port, bind_p) == 0)
@@ -132,7 +133,8 @@ static int take_addresses(struct neap_store *store, const struct neap_store_opti
 	return neap_sockaddr_from_numeric("127.0.0.1", o->rpc_port, bind_p);
 }
 
-static int take_options(struct neap_store *store, const struct neap_store_options *o, struct neap_sockaddr *bind_p, char *why, size_t why_size)
+static int take_options(struct neap_store *store, const struct neap_store_options *o, struct neap_sockaddr *bind_p, char *why,
+                        size_t why_size)
 {
 	int error = check_limits(o, why, why_size);
 	if (!error)
@@ -200,7 +202,8 @@ static int open_owner(struct neap_store *store, const struct neap_store_options 
 	error = neap_peer_service_create(&store->service, store->reactor, store->engine, store->owner, &service, &system_errno, reason,
 	                                 sizeof reason);
 	if (error)
-		return wrong(error, why, why_size, "rpc_port: %s%s%s", reason, system_errno ? ": " : "", system_errno ? strerror(system_errno) : "");
+		return wrong(error, why, why_size, "rpc_port: %s%s%s", reason, system_errno ? ": " : "",
+		             system_errno ? strerror(system_errno) : "");
 	store->rpc_port = neap_rpc_server_port(neap_peer_service_rpc(store->service));
 	return NEAP_OK;
 }

@@ -3,6 +3,10 @@
 #include <string.h>
 
 #define EXISTS_ROUNDS 2u /* times that a key is there for one question and gone for the next */
+/* How long an answer about candidates serves others, and for how much of the room that it promised: so that a crowd does not go on to a
+ * place that it has filled. */
+#define HINT_NS (UINT64_C(250) * 1000000)
+#define HINT_SHARE 16u
 
 struct node_places_call {
 	struct neap_key_call call;
@@ -106,8 +110,19 @@ static void answer_replicas(struct node_places_call *call, uint32_t index)
 	}
 	int error = item->error;
 	if (question->exists)
-		error = error == NEAP_STORE_OBJECT_NOT_FOUND ? (int)NEAP_STORE_REPLICA_IS_PROCESSING : error ? error : (int)NEAP_STORE_OBJECT_ALREADY_EXISTS;
+		error = error == NEAP_STORE_OBJECT_NOT_FOUND ? (int)NEAP_STORE_REPLICA_IS_PROCESSING
+		        : error                              ? error
+		                                             : (int)NEAP_STORE_OBJECT_ALREADY_EXISTS;
 	answer(call->places, question, error, routes, count, error ? neap_store_error_text(error) : "");
+}
+
+static void take_hint(struct node_places *places, const struct neap_route *routes, uint32_t count, uint64_t available)
+{
+	struct node_hint *hint = &places->hint;
+	memcpy(hint->routes, routes, count * sizeof *routes);
+	hint->count = count;
+	hint->until_ns = neap_now(places->store->reactor) + HINT_NS;
+	hint->bytes_left = available / HINT_SHARE;
 }
 
 static void answer_candidates(struct node_places_call *call, uint32_t index)
@@ -126,6 +141,8 @@ static void answer_candidates(struct node_places_call *call, uint32_t index)
 		routes[i] = (struct neap_route){.size = 0};
 		node_place(&routes[i].place, candidate->client, candidate->host, candidate->port);
 	}
+	if (count)
+		take_hint(call->places, routes, count, call->room.candidates[item->first].available);
 	answer(call->places, question, item->error, routes, count, item->error ? neap_store_error_text(item->error) : "");
 }
 
@@ -186,7 +203,7 @@ static void fill(struct node_places_call *call)
 			.items = call->items.write,
 			.count = call->count,
 			.candidates = call->room.candidates,
-			.candidates_max = NODE_QUESTIONS_A_CALL * NEAP_ROUTES_MAX,
+			.candidates_max = call->count * NEAP_ROUTES_MAX,
 		};
 	} else {
 		key_call->op = NEAP_KEY_OP_REPLICAS;
@@ -195,7 +212,7 @@ static void fill(struct node_places_call *call)
 			.items = call->items.read,
 			.count = call->count,
 			.replicas = call->room.replicas,
-			.replicas_max = NODE_QUESTIONS_A_CALL * NEAP_ROUTES_MAX,
+			.replicas_max = call->count * NEAP_ROUTES_MAX,
 		};
 	}
 	key_call->done = over;
@@ -259,7 +276,23 @@ static void question(struct node_places *places, uint32_t kind, const struct nea
 static void write_candidates(void *directory, const struct neap_key *key, uint64_t size, neap_placed_func *answered, void *user,
                              uint64_t number)
 {
-	question(directory, NODE_ASK_CANDIDATES, key, size, answered, user, number);
+	struct node_places *places = directory;
+	struct node_hint *hint = &places->hint;
+	if (hint->count && size <= hint->bytes_left && neap_now(places->store->reactor) < hint->until_ns) {
+		hint->bytes_left -= size;
+		places->hinted++;
+		answered(user, number, 0, hint->routes, hint->count, "");
+		return;
+	}
+	question(places, NODE_ASK_CANDIDATES, key, size, answered, user, number);
+}
+
+/* An owner did not take what it was said to have room for, or is another by now: the next put asks. */
+static void report_stale(void *directory, const struct neap_key *key, const struct neap_route *route)
+{
+	(void)key;
+	(void)route;
+	((struct node_places *)directory)->hint.count = 0;
 }
 
 static void replicas(void *directory, const struct neap_key *key, neap_placed_func *answered, void *user, uint64_t number)
@@ -297,6 +330,7 @@ struct neap_places node_places_face(struct node_places *places)
 	return (struct neap_places){
 		.write_candidates = write_candidates,
 		.replicas = replicas,
+		.report_stale = report_stale,
 		.stays_here = stays_here,
 		.settle = places->store->early ? NULL : node_settle,
 		.settled = places->store->early ? NULL : node_settled,

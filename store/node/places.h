@@ -30,6 +30,14 @@ struct node_questions {
 	uint32_t count, calls; /* waiting; calls under way */
 };
 
+/* The last answer about candidates, good for a few more puts: who has room does not depend on the key. Whether the key is there already is
+ * looked at by the owner, and by the directory when the value is announced. */
+struct node_hint {
+	struct neap_route routes[NEAP_ROUTES_MAX];
+	uint32_t count;
+	uint64_t until_ns, bytes_left;
+};
+
 struct node_places_call;
 
 struct node_places {
@@ -37,7 +45,8 @@ struct node_places {
 	struct neap_pool questions, calls[NODE_ASK_KINDS];
 	struct node_questions waiting[NODE_ASK_KINDS];
 	struct neap_ready ask;
-	uint64_t asked[NODE_ASK_KINDS], batches[NODE_ASK_KINDS], failed;
+	struct node_hint hint;
+	uint64_t hinted, asked[NODE_ASK_KINDS], batches[NODE_ASK_KINDS], failed;
 };
 
 int node_places_create(struct node_places *places, struct neap_store *store, uint32_t operations_max);

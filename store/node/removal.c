@@ -1,4 +1,4 @@
-/* A key is removed at all its owners: the directory says where, each of them is asked, and so is this process whatever the directory says. */
+/* A key is removed at all its owners: the directory says where, each of them is asked, and this process looks at itself in any case. */
 #include "store/node/inside.h"
 #include <stdio.h>
 #include <string.h>
@@ -132,7 +132,8 @@ static neap_action_func *const actions[] = {
 
 const struct neap_machine_kind key_removal_kind = {.fsm = &neap_fsm_key_removal, .actions = actions};
 
-int node_removal_begin(struct neap_store *store, const struct neap_key *key, uint64_t deadline_ns, neap_store_removed_func *done, void *user)
+int node_removal_begin(struct neap_store *store, const struct neap_key *key, uint64_t deadline_ns, neap_store_removed_func *done,
+                       void *user)
 {
 	struct node_removal *removal = neap_pool_take(&store->removals);
 	if (!removal)

@@ -109,7 +109,8 @@ void node_sweep_cancel(struct neap_store *store)
 	finish(sweep);
 }
 
-int neap_store_remove_matching(struct neap_store *store, const char *pattern, uint64_t deadline_ns, neap_store_removed_func *done, void *user)
+int neap_store_remove_matching(struct neap_store *store, const char *pattern, uint64_t deadline_ns, neap_store_removed_func *done,
+                               void *user)
 {
 	struct node_sweep *sweep = &store->sweep;
 	size_t length = pattern ? strlen(pattern) : 0;

@@ -5,7 +5,8 @@
 
 #define MOVES_MAX 256u /* values between memory and the disk at once */
 
-static int open_dram(struct neap_store *store, struct node_tier *tier, const struct neap_tier_settings *settings, char *why, size_t why_size)
+static int open_dram(struct neap_store *store, struct node_tier *tier, const struct neap_tier_settings *settings, char *why,
+                     size_t why_size)
 {
 	struct neap_dram_options options = {
 		.capacity = settings->capacity,
@@ -19,7 +20,7 @@ static int open_dram(struct neap_store *store, struct node_tier *tier, const str
 	tier->made = true;
 	store->tiers_open++;
 	tier->capacity = tier->dram.capacity;
-	return neap_dram_engine_begin(&tier->binding, store->engine, &tier->dram, settings->numa_node, why, why_size);
+	return neap_dram_engine_begin(&tier->binding, store->engine, &tier->dram, settings->numa_node, false, why, why_size);
 }
 
 /* The smaller of the two sizes counts, and a tier that is smaller than a bucket has one bucket. */

@@ -88,8 +88,9 @@ void neap_owner_wake(struct neap_owner *owner)
 	neap_ready_again(owner->reactor, &owner->tend);
 }
 
-/* Closes segments that nobody has needed for a while. Leases have timers; the scan is for one that a paused host has not let fire yet, and makes sure that nothing stays for ever because a
- * timer was lost. A share of the shards each time, so that all are seen within the interval. */
+/* Closes segments that nobody has needed for a while. Leases have timers; the scan is for one that a paused host has not let fire yet, and
+ * makes sure that nothing stays for ever because a timer was lost. A share of the writes each time, so that all are seen within the
+ * interval. */
 static void scan(struct neap_timer *timer, void *user)
 {
 	struct neap_owner *owner = user;

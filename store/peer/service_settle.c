@@ -11,6 +11,11 @@ static struct peer_operation *operation_of(struct neap_settle *question)
 /* What the accessor makes of it is in store/accessor/put.c. */
 static void conclude_put(const struct peer_call *call, const struct committed_reply *reply, int result)
 {
+	bool refused = result != NEAP_STORE_OK && result != NEAP_STORE_OBJECT_NOT_FOUND && result != NEAP_ETIMEDOUT && result != NEAP_ECLOSED;
+	if (!reply->created && refused) {
+		peer_refuse(call, NEAP_STORE_REPLICA_IS_PROCESSING, "the value that was here is a second version of its key, and goes", 0);
+		return;
+	}
 	switch (result) {
 	case NEAP_STORE_OK:
 	case NEAP_STORE_OBJECT_NOT_FOUND: /* committed, and removed or evicted since */

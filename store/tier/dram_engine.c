@@ -5,26 +5,37 @@ static int attach(void *user, uint32_t slab, void *address, uint64_t length, cha
 {
 	struct neap_dram_engine *binding = user;
 	struct neap_memory memory = {
-		.address = address,
-		.length = length,
+		.address = binding->by_slab ? address : binding->base,
+		.length = binding->by_slab ? length : binding->length,
 		.location = binding->location[0] ? binding->location : NULL,
 		.access = NEAP_GRANT_ONLY,
 	};
-	return neap_memory_register(binding->engine, &memory, 1, &binding->regions[slab], why, why_size);
+	int error = NEAP_OK;
+	if (binding->by_slab || binding->attached == 0)
+		error = neap_memory_register(binding->engine, &memory, 1, &binding->regions[binding->by_slab ? slab : 0], why, why_size);
+	binding->attached += !error;
+	return error;
 }
 
 static int detach(void *user, uint32_t slab, void (*released)(void *argument), void *argument)
 {
 	struct neap_dram_engine *binding = user;
-	return neap_memory_unregister(binding->engine, binding->regions[slab], released, argument);
+	int error = NEAP_OK;
+	if (binding->by_slab || binding->attached == 1)
+		error = neap_memory_unregister(binding->engine, binding->regions[binding->by_slab ? slab : 0], released, argument);
+	else
+		released(argument); /* the last one waits for all */
+	binding->attached -= !error;
+	return error;
 }
 
 static const struct neap_slab_ops engine_ops = {attach, detach};
 
 int neap_dram_engine_begin(struct neap_dram_engine *binding, struct neap_engine *engine, struct neap_dram *dram, int numa_node,
-                           char *why, size_t why_size)
+                           bool by_slab, char *why, size_t why_size)
 {
-	*binding = (struct neap_dram_engine){.engine = engine, .reactor = dram->reactor, .count = dram->slab_count};
+	*binding = (struct neap_dram_engine){.engine = engine, .reactor = dram->reactor, .count = dram->slab_count, .by_slab = by_slab,
+	                                     .base = dram->base, .length = dram->capacity};
 	if (numa_node >= 0)
 		snprintf(binding->location, sizeof binding->location, "cpu:%d", numa_node);
 	binding->regions = neap_allocate(dram->reactor, binding->count * sizeof *binding->regions);

@@ -144,8 +144,9 @@ int neap_exposure_begin(struct neap_exposure *exposure, struct neap_handle *hand
 {
 	struct neap_handles *handles = handle->tier->handles;
 	assert(!exposure->handle && handle->references > 0 && "an exposure is begun twice, or of nothing");
-	if (handle->extent.rounded > handles->quarantine_limit ||
-	    handles->quarantined_bytes > handles->quarantine_limit - handle->extent.rounded) {
+	/* An object larger than the limit is let alone into an empty quarantine: otherwise nobody could ever reach it. */
+	if (handles->quarantined_bytes > 0 && (handle->extent.rounded > handles->quarantine_limit ||
+	                                       handles->quarantined_bytes > handles->quarantine_limit - handle->extent.rounded)) {
 		handles->refused++;
 		return NEAP_STORE_NO_AVAILABLE_HANDLE;
 	}

@@ -112,8 +112,8 @@ static inline void neap_handle_access(struct neap_handle *handle)
 }
 void *neap_handle_address(const struct neap_handle *handle); /* NULL: not in memory */
 
-/* A peer is about to be told how to reach it. NEAP_STORE_NO_AVAILABLE_HANDLE when the quarantine is at its limit with this one:
- * until facts come, no new ones. */
+/* A peer is about to be told how to reach it. NEAP_STORE_NO_AVAILABLE_HANDLE when something is in quarantine, and with this one it would be
+ * over its limit: until facts come, no new ones. */
 int neap_exposure_begin(struct neap_exposure *exposure, struct neap_handle *handle, uint64_t peer);
 /* A fact about this one. Nothing when it has ended before. Returns the bytes that are free because of it. */
 uint64_t neap_exposure_end(struct neap_exposure *exposure, enum neap_fact_kind fact);

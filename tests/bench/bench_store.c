@@ -1,5 +1,6 @@
-/* bench_store [--rounds N] [--seconds S] [--quick] [--integrity N]: Put and Get between two processes over loopback, in both directions,
- * beside the same bytes moved by the engine alone between the same two processes.
+/* bench_store [--rounds N] [--seconds S] [--quick] [--only put-REVERSE-4096-64] [--integrity N]
+ *
+ * Put and Get between two processes over loopback, in both directions, beside the same bytes moved by the engine alone between the same two.
  *
  * One process is the master and the only owner, the other an accessor without tiers. Each row is measured in rounds that take turns with the
  * engine's; the figures are medians, the ratio that of the pairs. 64-KiB-values and larger move in the direction's own way; 4 KiB REVERSE
@@ -294,8 +295,20 @@ static void touch_all(void)
 	}
 }
 
+static const char *only; /* a row: put|get-DIRECTION-SIZE-OUTSTANDING */
+
+static bool is_wanted(bool put, enum neap_direction direction, uint64_t size, uint32_t outstanding)
+{
+	char name[64];
+	(void)snprintf(name, sizeof name, "%s-%s-%llu-%u", put ? "put" : "get", direction == NEAP_FORWARD ? "FORWARD" : "REVERSE",
+	               (unsigned long long)size, outstanding);
+	return !only || strcmp(only, name) == 0;
+}
+
 static void row(bool put, enum neap_direction direction, uint64_t size, uint32_t outstanding, unsigned rounds, double seconds)
 {
+	if (!is_wanted(put, direction, size, outstanding))
+		return;
 	double ratio[64], gigabytes[64], per_second[64], p50[64], p99[64], bare_p50[64];
 	if (!put) {
 		prepare(size);
@@ -421,10 +434,12 @@ int main(int argc, char **argv)
 			seconds = strtod(argv[++i], NULL);
 		else if (strcmp(argv[i], "--integrity") == 0 && i + 1 < argc)
 			integrity_rounds = strtoull(argv[++i], NULL, 0);
+		else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+			only = argv[++i];
 		else if (strcmp(argv[i], "--quick") == 0)
 			quick = true;
 		else
-			die(argv[i], "flags are --rounds N (1..63), --seconds S of a row's round, --quick, --integrity N");
+			die(argv[i], "flags are --rounds N (1..63), --seconds S of a row's round, --quick, --only ROW, --integrity N");
 	}
 	if (rounds == 0 || rounds > 63 || seconds <= 0)
 		die("flags", "--rounds is 1 to 63, --seconds more than 0");

@@ -16,7 +16,7 @@
 #define ST_OPS_MAX 512u
 #define ST_PUTS_MAX 4096u
 #define ST_SLOTS 24u              /* buffers of a client */
-#define ST_SLOT_BYTES (160u << 10)
+#define ST_SLOT_BYTES (160u << 10) /* at most; as long as the world's values are */
 #define ST_GRAVES_MAX 24u
 #define ST_MASTERS_MAX 12u
 #define ST_BATCH_MAX 4u
@@ -30,7 +30,7 @@ struct st_client {
 	struct sim_node *node;
 	struct neap_engine *engine;
 	struct neap_store *store; /* NULL: closed, or never made */
-	unsigned char *memory;    /* ST_SLOTS x ST_SLOT_BYTES, registered */
+	unsigned char *memory;    /* ST_SLOTS x slot_bytes, registered */
 	uint8_t slots[ST_SLOTS];  /* enum st_slot_phase */
 	bool up, leaving, closed, engine_closed, owns;
 };
@@ -48,6 +48,7 @@ struct st_put {
 	uint32_t key, size, client;
 	uint8_t phase;
 	bool seen, created;
+	bool again; /* its bytes were put once more: they may come back after a removal */
 	uint64_t ended_ns;
 };
 
@@ -98,6 +99,7 @@ struct st_world {
 	uint32_t put_count;
 	struct st_key keys[ST_KEYS_MAX];
 	uint32_t issued, trace_at, trace_of;
+	uint32_t slot_bytes;
 	bool issuing, faults, closing, swallowed, logs;
 	unsigned char expected[ST_SLOT_BYTES];
 };

@@ -73,7 +73,8 @@ static int start_engine(struct st_client *client)
 		.sessions_max = 64, .regions_max = 64, .grants_max = 1024, .handshake_sessions_max = 32, .connect_timeout_ms = 500,
 		.handshake_timeout_ms = 500, .progress_timeout_ms = 1500, .drain_timeout_ms = 200};
 	int error = neap_engine_create(&client->engine, client->node->reactor, &options, why, sizeof why);
-	struct neap_memory memory = {.address = client->memory, .length = ST_SLOTS * ST_SLOT_BYTES, .location = "cpu:0", .access = NEAP_GRANT_ONLY};
+	struct neap_memory memory = {.address = client->memory, .length = ST_SLOTS * (size_t)client->world->slot_bytes, .location = "cpu:0",
+	                             .access = NEAP_GRANT_ONLY};
 	return error ? error : neap_memory_register(client->engine, &memory, 1, NULL, why, sizeof why);
 }
 
@@ -161,7 +162,7 @@ bool st_client_start(struct st_world *world, uint32_t index)
 	world->sim->drift_ppm = 0;
 	if (!client->node)
 		return false;
-	client->memory = aligned_alloc(4096, ST_SLOTS * ST_SLOT_BYTES);
+	client->memory = aligned_alloc(4096, (ST_SLOTS * (size_t)world->slot_bytes + 4095) / 4096 * 4096);
 	if (!client->memory)
 		abort();
 	for (uint32_t slot = 0; slot < ST_SLOTS; slot++)

@@ -28,22 +28,22 @@ void st_fill(unsigned char *bytes, uint32_t put, uint32_t size)
 
 static unsigned char *slot_memory(const struct st_client *client, uint32_t slot)
 {
-	return client->memory + (size_t)slot * ST_SLOT_BYTES;
+	return client->memory + (size_t)slot * client->world->slot_bytes;
 }
 
 static void check_canary(struct st_client *client, uint32_t slot)
 {
 	const unsigned char *bytes = slot_memory(client, slot);
-	if (client->slots[slot] == ST_SLOT_CANARY && (bytes[0] != CANARY || memcmp(bytes, bytes + 1, ST_SLOT_BYTES - 1) != 0))
+	if (client->slots[slot] == ST_SLOT_CANARY && (bytes[0] != CANARY || memcmp(bytes, bytes + 1, client->world->slot_bytes - 1) != 0))
 		st_violation(client->world, "client %u: a buffer was written to after its operation had ended", client->index);
 }
 
 void st_slot_return(struct st_client *client, uint32_t slot)
 {
-	memset(slot_memory(client, slot), CANARY, ST_SLOT_BYTES);
+	memset(slot_memory(client, slot), CANARY, client->world->slot_bytes);
 	client->slots[slot] = ST_SLOT_CANARY;
 	if (client->incarnation > 0 && st_sabotage(client->world, ST_SABOTAGE_TOUCH_RETURNED))
-		slot_memory(client, slot)[100] = 1;
+		slot_memory(client, slot)[client->world->slot_bytes / 2] = 1;
 }
 
 uint32_t st_slot_take(struct st_client *client)
@@ -115,13 +115,10 @@ void st_put_ended(struct st_world *world, struct st_op *op, const struct neap_st
 /* Bytes that the key has had: it has them still, or again. */
 void st_again_ended(struct st_world *world, struct st_op *op, const struct neap_store_outcome *outcome)
 {
-	struct st_put *put = &world->puts[op->put];
 	if (outcome->status == NEAP_STORE_SUCCESS && outcome->created && st_is_stable(world))
 		st_violation(world, "key %u: its value was created by put %u, and now again", op->key, op->put);
 	if (outcome->error == NEAP_STORE_OBJECT_ALREADY_EXISTS && st_is_stable(world))
 		st_violation(world, "key %u: the bytes of put %u are said to be others than its own", op->key, op->put);
-	if (outcome->status == NEAP_STORE_SUCCESS && outcome->created)
-		put->ended_ns = world->sim->now_ns; /* put anew after a removal */
 }
 
 /* --- gets --------------------------------------------------------------------------------------------------------------------- */
@@ -157,7 +154,7 @@ static void got(struct st_world *world, struct st_op *op, const struct neap_stor
 		st_violation(world, "key %u: put %u had ended FAILED, and its value was got", op->key, number);
 	else if (key->creators && number != key->creator && st_is_stable(world))
 		st_violation(world, "key %u: put %u created its value, and that of put %u was got", op->key, key->creator, number);
-	else if (put->phase == ST_PUT_SUCCESS && put->created && put->ended_ns < key->removed_from_ns &&
+	else if (put->phase == ST_PUT_SUCCESS && put->created && !put->again && put->ended_ns < key->removed_from_ns &&
 	         key->removed_until_ns < op->began_ns)
 		st_violation(world, "key %u: the value of put %u was got after it had been removed", op->key, number);
 }

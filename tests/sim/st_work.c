@@ -72,7 +72,7 @@ static void count_outcome(struct st_world *world, const struct st_op *op, const 
 
 static unsigned char *memory_of(const struct st_client *client, const struct st_op *op)
 {
-	return client->memory + (size_t)op->slot * ST_SLOT_BYTES;
+	return client->memory + (size_t)op->slot * client->world->slot_bytes;
 }
 
 static void resolve(struct st_world *world, struct st_client *client, const struct st_op *of);
@@ -247,6 +247,8 @@ static bool put(struct st_world *world, struct st_client *client, uint32_t key, 
 	op->size = value_size(world);
 	op->put = op->again ? world->keys[key].creator : new_put(world, client, key, op->size);
 	op->size = world->puts[op->put].size;
+	if (op->again)
+		world->puts[op->put].again = true;
 	st_fill(memory_of(client, op), op->put, op->size);
 	st_key_text(key, text);
 	struct neap_key of = {text, (uint32_t)strlen(text)};
@@ -278,12 +280,12 @@ static bool get(struct st_world *world, struct st_client *client, uint32_t key, 
 	}
 	op->slot = slot;
 	op->last = last;
-	op->size = ST_SLOT_BYTES;
+	op->size = world->slot_bytes;
 	st_key_text(key, text);
 	struct neap_key of = {text, (uint32_t)strlen(text)};
 	struct neap_get_options options = {.direction = direction(world), .released = let_go};
 	options.deadline_ns = last ? 0 : some_deadline(world, op);
-	uint32_t count = cut(world, memory_of(client, op), ST_SLOT_BYTES, slices);
+	uint32_t count = cut(world, memory_of(client, op), world->slot_bytes, slices);
 	if (neap_store_get(client->store, &of, slices, count, &options, done, op, &op->operation)) {
 		st_slot_return(client, slot);
 		free_op(op);
@@ -370,7 +372,7 @@ static void batch(struct st_world *world, struct st_client *client, bool puts)
 		}
 		op->slot = slot;
 		op->batch = batch;
-		op->size = puts ? value_size(world) : ST_SLOT_BYTES;
+		op->size = puts ? value_size(world) : world->slot_bytes;
 		if (puts) {
 			op->put = new_put(world, client, key, op->size);
 			st_fill(memory_of(client, op), op->put, op->size);

@@ -95,6 +95,10 @@ void st_options_from_seed(uint64_t seed, struct st_options *o)
 	o->deadline_per_mille = perhaps(random, 400, 60);
 	o->batch_per_mille = perhaps(random, 400, 100);
 	o->lease_ms = leases[sim_random_below(random, 4)];
+	if (slow)
+		o->lease_ms = 5000;
+	if (o->lease_ms < o->value_bytes / 100) /* a lease is long enough for a value on a slow network */
+		o->lease_ms = o->value_bytes / 50;
 	o->verify = perhaps(random, 400, 1);
 	o->drift_ppm = perhaps(random, 400, 20000);
 	if (!o->stable) {
@@ -292,6 +296,7 @@ void st_run(uint64_t seed, const struct st_options *options, struct st_result *r
 	else
 		st_options_from_seed(seed, &world->options);
 	result_p->options = world->options;
+	world->slot_bytes = world->options.value_bytes;
 	struct sim *sim = world->sim = sim_create(seed);
 	if (start_all(world)) {
 		(void)sim_run_until(sim, all_known, world, 20000 * MS);

@@ -100,7 +100,7 @@ static void start_owner(void (*change)(struct neap_owner_options *owner, struct 
 	rig.engine = start_engine(rig.node, rig.engine_instance);
 	memcpy(service.rpc.instance, rig.engine_instance, sizeof rig.engine_instance);
 	ck_assert_int_eq(neap_dram_create(&rig.dram, rig.node->reactor, &dram, why, sizeof why), 0);
-	ck_assert_int_eq(neap_dram_engine_begin(&rig.binding, rig.engine, &rig.dram, -1, why, sizeof why), 0);
+	ck_assert_int_eq(neap_dram_engine_begin(&rig.binding, rig.engine, &rig.dram, -1, false, why, sizeof why), 0);
 	ck_assert_int_eq(neap_tiers_create(&rig.tiers, rig.node->reactor, &tiers), 0);
 	ck_assert_int_eq(neap_tiers_add(&rig.tiers, &settings, &neap_dram_tier_ops, &rig.dram, dram.capacity, &index), 0);
 	if (rig_below.ops) {

@@ -10,7 +10,7 @@
 
 #define RIG_STORES 4u
 #define RIG_MASTERS 8u
-#define RIG_MEMORY (UINT64_C(2) << 20)
+#define RIG_MEMORY (UINT64_C(8) << 20)
 #define MS UINT64_C(1000000)
 #define RIG_TIERS "{\"tiers\":[{\"type\":\"DRAM\",\"capacity\":\"8MB\",\"priority\":10}]}"
 

@@ -57,7 +57,7 @@ static void begin(struct neap_owner_options options, uint64_t capacity)
 	const struct neap_engine_options engine_options = {.requests_max = 256, .batches_max = 64, .regions_max = 64, .grants_max = 64};
 	rig_begin(&rig, &engine_options);
 	ck_assert_int_eq(neap_dram_create(&dram, rig.reactor, &dram_options, why, sizeof why), 0);
-	ck_assert_int_eq(neap_dram_engine_begin(&binding, rig.engine, &dram, -1, why, sizeof why), 0);
+	ck_assert_int_eq(neap_dram_engine_begin(&binding, rig.engine, &dram, -1, false, why, sizeof why), 0);
 	ck_assert_int_eq(neap_tiers_create(&tiers, rig.reactor, &tiers_options), 0);
 	ck_assert_int_eq(neap_tiers_add(&tiers, &settings, &neap_dram_tier_ops, &dram, capacity, &index), 0);
 	options.published = on_published;

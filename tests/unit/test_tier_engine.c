@@ -47,7 +47,7 @@ static void setup(void)
 	ck_assert_msg(neap_engine_create(&owner, reactor, NULL, why, sizeof why) == NEAP_OK, "%s", why);
 	ck_assert_msg(neap_engine_create(&peer, reactor, NULL, why, sizeof why) == NEAP_OK, "%s", why);
 	ck_assert_msg(neap_dram_create(&dram, reactor, &options, why, sizeof why) == NEAP_OK, "%s", why);
-	ck_assert_msg(neap_dram_engine_begin(&binding, owner, &dram, 0, why, sizeof why) == NEAP_OK, "%s", why);
+	ck_assert_msg(neap_dram_engine_begin(&binding, owner, &dram, 0, true, why, sizeof why) == NEAP_OK, "%s", why);
 	ck_assert_int_eq(neap_segment_open(peer, neap_engine_name(owner), on_opened, &opened), NEAP_OK);
 	ck_assert(drive_until(reactor, &opened, 5000));
 }
