@@ -85,8 +85,8 @@ void neap_announcer_published(struct neap_announcer *announcer, const struct nea
 void neap_announcer_withdrawn(struct neap_announcer *announcer, struct neap_key_text key, struct neap_key_id segment,
                               uint64_t generation);
 
-/* It is on `value->segment` from now on and was on `from`, in every other way the same. What the directory has accepted it has accepted, whoever
- * asks waits for the new route, and the old one goes only after the new one is there. */
+/* It is on `value->segment` from now on and was on `from`, in every other way the same. What the directory has accepted it has accepted,
+ * whoever asks waits for the new route, and the old one goes only after the new one is there. */
 void neap_announcer_moved(struct neap_announcer *announcer, const struct neap_announcement *value, struct neap_key_id from);
 
 /* The connection was lost and made anew, or the directory is another: announce all. */

@@ -95,7 +95,8 @@ static int check_order(const struct neap_tier_config *config, char *why, size_t 
 	}
 	for (uint32_t i = 0; disk && i < config->tier_count; i++)
 		if (&config->tiers[i] != disk && config->tiers[i].priority <= disk->priority) {
-			(void)snprintf(why, why_size, "tiers[%u]: its priority must be higher than that of the STORAGE tier, which is read through it", i);
+			(void)snprintf(why, why_size, "tiers[%u]: its priority must be higher than that of the STORAGE tier, which is read through it",
+			               i);
 			return NEAP_EINVAL;
 		}
 	if (disk && !memory) {
@@ -105,17 +106,21 @@ static int check_order(const struct neap_tier_config *config, char *why, size_t 
 	return NEAP_OK;
 }
 
+static uint32_t within(uint64_t value, uint32_t least, uint32_t most)
+{
+	return value < least ? least : value > most ? most : (uint32_t)value;
+}
+
 static void take_scheduler(struct neap_store *store, const struct neap_scheduler_settings *scheduler)
 {
 	for (uint32_t i = 0; i < store->tier_count; i++)
 		if (store->tier[i].storage)
 			store->lower.tier = i;
 	store->lower.moves_max = MOVES_MAX;
-	store->lower.sketch_keys = scheduler->sketch_capacity < 16 ? 16 : scheduler->sketch_capacity > 1u << 30 ? 1u << 30
-	                                                                                                         : (uint32_t)scheduler->sketch_capacity;
+	store->lower.sketch_keys = within(scheduler->sketch_capacity, 16, 1u << 30);
 	store->lower.rules = (struct neap_move_rules){
-		.offload_freq = scheduler->offload_freq_threshold > NEAP_FREQUENCY_MAX ? NEAP_FREQUENCY_MAX : (uint32_t)scheduler->offload_freq_threshold,
-		.onboard_freq = scheduler->onboard_freq_threshold > NEAP_FREQUENCY_MAX ? NEAP_FREQUENCY_MAX : (uint32_t)scheduler->onboard_freq_threshold,
+		.offload_freq = within(scheduler->offload_freq_threshold, 0, NEAP_FREQUENCY_MAX),
+		.onboard_freq = within(scheduler->onboard_freq_threshold, 0, NEAP_FREQUENCY_MAX),
 		.onboard_usage = scheduler->onboard_fast_threshold,
 	};
 }

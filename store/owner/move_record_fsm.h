@@ -13,7 +13,7 @@
 	S(DONE, FINAL, NONE, "nothing")
 #define FSM_EVENTS(E) E(ORDER) E(COLD) E(OPENED) E(MOVED_IN) E(MOVED_OUT) E(FAILED) E(HELD) E(RELEASED) E(RIGHT) E(WRONG)
 #define FSM_ACTIONS(A) A(open) A(move) A(check) A(publish) A(finish) A(fail) A(report) A(settle)
-/*   TIMEOUT, ORDER, COLD, OPENED, MOVED_IN, MOVED_OUT, FAILED, HELD, RELEASED, RIGHT, WRONG. COLD: the order, and its value lies on a disk */
+/*   TIMEOUT, ORDER, COLD, OPENED, MOVED_IN, MOVED_OUT, FAILED, HELD, RELEASED, RIGHT, WRONG. COLD: the order, and it lies on a disk */
 #define FSM_ROWS(R)                                                                                                             \
 	R(NEW, NEVER, GO(OPENING, open), GO(BRINGING, none), NEVER, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER)                \
 	R(BRINGING, NEVER, GO(OPENING, open), NEVER, NEVER, NEVER, NEVER, GO(DONE, fail), NEVER, NEVER, NEVER, NEVER)               \

@@ -56,7 +56,8 @@ struct neap_owner_options {
 	 * may note what they are told and post, not call back into the owner. */
 	void (*published)(void *user, const struct neap_owner_value *value);
 	void (*withdrawn)(void *user, const struct neap_owner_value *value);
-	/* The value is read from another tier from now on, still the same otherwise. May be NULL: it is published there, then withdrawn here. */
+	/* The value is read from another tier from now on, still the same otherwise. May be NULL: it is published there, then withdrawn
+	 * here. */
 	void (*moved)(void *user, const struct neap_owner_value *value, uint32_t from_tier);
 	void *user;
 	const struct neap_owner_lower *lower; /* NULL: all tiers are in memory. Copied; rules are as they are given */
@@ -130,8 +131,8 @@ struct neap_pin {
 	const uint8_t *instance;
 };
 
-/* INVALID_PARAMS, OBJECT_NOT_FOUND, UNAVAILABLE_IN_CURRENT_MODE (the value is in no memory: bring it first), NO_AVAILABLE_HANDLE (pins_max, grants, or
- * quarantine), SHUTTING_DOWN. Counts as an access. */
+/* INVALID_PARAMS, OBJECT_NOT_FOUND, UNAVAILABLE_IN_CURRENT_MODE (the value is in no memory: bring it first), NO_AVAILABLE_HANDLE
+ * (pins_max, grants, or quarantine), SHUTTING_DOWN. Counts as an access. */
 int neap_owner_pin(struct neap_owner *owner, const struct neap_pin *request, struct neap_read_grant *grant_p);
 struct neap_value;
 /* The same for a value in memory that the caller was told of (neap_owner_bring). */
@@ -197,8 +198,8 @@ int neap_owner_hold(struct neap_owner *owner, const struct neap_key *key, struct
 
 /* Somebody who needs a value in memory that lies on a disk. The memory is the caller's until `brought`; zeroed before the first use. */
 struct neap_bring {
-	/* Once, from a turn. OK: the value, held for as long as the call runs, whether or not it stays in memory afterwards. OBJECT_NOT_FOUND (removed
-	 * meanwhile, or the disk has lost it), UNAVAILABLE_IN_CURRENT_MODE (the disk did not answer in time), SHUTTING_DOWN. */
+	/* Once, from a turn. OK: the value, held for as long as the call runs, whether or not it stays in memory afterwards. OBJECT_NOT_FOUND
+	 * (removed meanwhile, or the disk has lost it), UNAVAILABLE_IN_CURRENT_MODE (the disk did not answer in time), SHUTTING_DOWN. */
 	void (*brought)(struct neap_bring *bring, int error, const struct neap_value *value);
 	uint64_t deadline_ns; /* absolute; 0: bring_ns from now */
 	/* The owner's. */

@@ -200,8 +200,9 @@ static void do_stop(struct neap_machine *machine, uint64_t argument)
 }
 
 static neap_action_func *const actions[] = {
-	[tier_move_do_keep] = do_keep,   [tier_move_do_spoil] = do_spoil,     [tier_move_do_check] = do_check, [tier_move_do_serve] = do_serve,
-	[tier_move_do_lose] = do_lose,   [tier_move_do_abandon] = do_abandon, [tier_move_do_stop] = do_stop,   [tier_move_do_finish] = do_finish,
+	[tier_move_do_keep] = do_keep,   [tier_move_do_spoil] = do_spoil,     [tier_move_do_check] = do_check,
+	[tier_move_do_serve] = do_serve, [tier_move_do_lose] = do_lose,       [tier_move_do_abandon] = do_abandon,
+	[tier_move_do_stop] = do_stop,   [tier_move_do_finish] = do_finish,
 };
 
 static const char *invariant(const struct neap_machine *machine, uint8_t from)

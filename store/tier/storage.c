@@ -420,7 +420,8 @@ static int tier_write(void *backend, const struct neap_extent *extent, const voi
 	return neap_storage_write(backend, extent, 0, memory, extent->size, finished, user);
 }
 
-const struct neap_tier_ops neap_storage_tier_ops = {.reserve = tier_reserve, .release = tier_release, .read = tier_read, .write = tier_write};
+const struct neap_tier_ops neap_storage_tier_ops = {
+	.reserve = tier_reserve, .release = tier_release, .read = tier_read, .write = tier_write};
 
 static void count(struct neap_storage_stats *stats, const struct neap_job *job)
 {

@@ -234,7 +234,8 @@ static uint64_t replicas(void)
 	return stats.replicas;
 }
 
-/* Whatever is under way, sent or lost, when it moves, and however few changes a call takes: there is a route at every moment, one in the end, and it stays accepted. */
+/* Whatever is under way, sent or lost, when it moves, and however few changes a call takes: there is a route at every moment, one in the
+ * end, and it stays accepted. */
 START_TEST(a_moving_value_has_a_route)
 {
 	open_both((uint32_t)_i % 3, _i < 3 ? 0 : 5 * MS);
