@@ -1,8 +1,8 @@
 /* Which values go to the disk, which come back to stay, and what eviction means where there is a disk.
  *
  * From the low watermark on more than what lies above it is to have a copy below, the next victims first: when room is needed, in the
- * background at the high watermark or at once for a write, what has a copy gives its memory up and is still there. An allocation that cannot wait
- * takes a value without a copy, as it would without a disk. */
+ * background at the high watermark or at once for a write, what has a copy gives its memory up and is still there. An allocation that
+ * cannot wait takes a value without a copy, as it would without a disk. */
 #include "store/owner/lower.h"
 
 #define MOVES_DEFAULT 256u
