@@ -462,7 +462,7 @@ static void kick_in_handler(int number)
 static uint32_t look_at_signal(struct neap_poller *poller, uint32_t max)
 {
 	(void)poller, (void)max;
-	if (atomic_load(&flags_raised) == 20)
+	if (atomic_load(&flags_raised) >= 20)
 		neap_reactor_stop(first.reactor);
 	return 0;
 }
