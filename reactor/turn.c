@@ -192,6 +192,9 @@ void neap_reap_now(struct neap_reactor *reactor)
 		reap->reap(reap);
 		reap = next;
 	}
+	/* The machine that ran last may have been one of them. */
+	reactor->dispatcher.last = NULL;
+	reactor->turn.transitions = reactor->dispatcher.transitions;
 }
 
 /* --- the end of a turn */

@@ -465,6 +465,45 @@ static void step_slow(struct neap_timer *timer, void *user)
 	neap_step(&slow_machine, toy_on_REPLY, *(uint64_t *)user);
 }
 
+static void step_in_reap(struct neap_reap *item)
+{
+	(void)item;
+	neap_step(&slow_machine, toy_on_REPLY, 0);
+}
+
+static void slow_piece(struct neap_ready *ready)
+{
+	(void)ready;
+	fake_ns += 8 * MS;
+}
+
+/* What ran in a reap may be gone by the time that somebody is blamed. */
+START_TEST(the_reaped_are_not_blamed)
+{
+	static neap_action_func *const actions[] = {
+		[toy_do_start] = slow_action, [toy_do_note] = slow_action, [toy_do_fan] = slow_action, [toy_do_expire] = slow_action};
+	static const struct neap_machine_kind kind = {.fsm = &neap_fsm_toy, .actions = actions};
+	struct neap_reap item = {.reap = step_in_reap};
+	struct neap_ready piece = {.run = slow_piece};
+	struct neap_reactor_class *class_;
+	neap_reactor_destroy(reactor);
+	fake_ns = MS;
+	create((struct neap_reactor_options){.clock = {.now_ns = fake_clock}});
+	ck_assert_int_eq(neap_reactor_class_of(reactor, &kind, &class_), NEAP_OK);
+	neap_machine_begin(&slow_machine, &class_->class_);
+	run_until_armed();
+	last_log[0] = 0;
+	neap_reap_later(reactor, &item);
+	neap_ready_again(reactor, &piece);
+	run_until_armed();
+	ck_assert_uint_eq(stats().long_turns, 1);
+	ck_assert_ptr_nonnull(strstr(last_log, "a ready source"));
+	ck_assert_ptr_null(strstr(last_log, "toy"));
+	ck_assert_ptr_null(neap_reactor_dispatcher(reactor)->last);
+	neap_machine_end(&slow_machine);
+}
+END_TEST
+
 START_TEST(a_long_turn_names_its_machine)
 {
 	static neap_action_func *const actions[] = {
@@ -514,6 +553,7 @@ int main(void)
 	tcase_add_test(turns, a_message_that_comes_while_arming_is_found);
 	tcase_add_test(turns, reaps_at_the_end_of_the_turn);
 	tcase_add_test(turns, a_long_turn_names_its_machine);
+	tcase_add_test(turns, the_reaped_are_not_blamed);
 	TCase *descriptors = group(suite, "descriptors");
 	tcase_add_test(descriptors, one_combined_event_level_triggered);
 	tcase_add_test(descriptors, a_hang_up_nobody_wants_does_not_spin);
