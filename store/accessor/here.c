@@ -162,7 +162,8 @@ static uint8_t settle_as(struct accessor_op *op, int result)
 		put_there_elsewhere(op);
 		return store_put_on_ANSWERED;
 	case NEAP_ETIMEDOUT:
-		accessor_blame(op, NEAP_ETIMEDOUT, "the value is here, but the directory does not know it yet");
+	case NEAP_STORE_INTERNAL_ERROR: /* the directory has failed, not refused */
+		accessor_blame(op, result, "the value is here, but the directory does not know it yet");
 		return store_put_on_UNSURE;
 	case NEAP_ECLOSED:
 		accessor_blame(op, NEAP_ECLOSED, "the value is here, but this process is leaving");

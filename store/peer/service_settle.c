@@ -22,6 +22,7 @@ static void conclude_put(const struct peer_call *call, const struct committed_re
 		peer_answer(call, reply);
 		break;
 	case NEAP_ETIMEDOUT:
+	case NEAP_STORE_INTERNAL_ERROR: /* the directory has failed, not refused */
 		peer_refuse(call, NEAP_STORE_REPLICA_IS_NOT_READY, "it is committed here, but the directory does not know it yet", 0);
 		break;
 	case NEAP_STORE_OBJECT_ALREADY_EXISTS:
