@@ -146,6 +146,7 @@ static void next(struct accessor_op *op)
 {
 	accessor_leave_owner(op);
 	accessor_recall(op);
+	op->unsettled.write_id = 0; /* of the owner before: another one may have given the same number to somebody else */
 	op->final = op->final || op->lent > 0; /* the old grants could not be ended: no room for new ones */
 	if (!accessor_next_owner(op)) {
 		post(op, store_put_on_EMPTY);
