@@ -382,14 +382,10 @@ static void looked(struct accessor_op *op, const void *reply)
 		seen(op, reply);
 }
 
+/* The error is that of the look: to say that the key has another value would be more than is known. */
 static void look_over(struct accessor_op *op)
 {
-	if (op->kind == ACCESSOR_RESOLVE) {
-		accessor_step(op, store_put_on_UNSURE);
-		return;
-	}
-	accessor_blame(op, NEAP_STORE_OBJECT_ALREADY_EXISTS, "the key has a value already; what it is could not be learnt");
-	accessor_step(op, store_put_on_REFUSED);
+	accessor_step(op, op->kind == ACCESSOR_RESOLVE ? store_put_on_UNSURE : store_put_on_REFUSED);
 }
 
 static void look_refused(struct accessor_op *op, int status)
@@ -424,7 +420,7 @@ static void do_again(struct neap_machine *machine, uint64_t argument)
 {
 	struct accessor_op *op = accessor_op_of(machine);
 	(void)argument;
-	accessor_blame(op, NEAP_STORE_OBJECT_ALREADY_EXISTS, "the key had a value, and then had none");
+	accessor_blame(op, NEAP_EAGAIN, "the key had a value, and then had none");
 	if (op->agains++ < AGAIN_MAX)
 		op->next_route--;
 	next(op);
