@@ -98,7 +98,7 @@ struct st_world {
 	struct st_put puts[ST_PUTS_MAX];
 	uint32_t put_count;
 	struct st_key keys[ST_KEYS_MAX];
-	uint32_t issued, trace_at, trace_of;
+	uint32_t issued;
 	uint32_t slot_bytes;
 	bool issuing, faults, closing, swallowed, logs;
 	unsigned char expected[ST_SLOT_BYTES];

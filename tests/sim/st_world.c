@@ -1,6 +1,5 @@
 /* A run of the store's cluster from start to end. */
 #include "tests/sim/st_inside.h"
-#include <neap/trace.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +72,9 @@ static void draw_faults(struct sim_random *random, struct st_options *o)
 	o->faults_memory = perhaps(random, 300, 1);
 }
 
+/* Of the network, while a lease runs: to open the owner's engine and write there. A shorter lease cannot be kept by anybody. */
+#define FORWARD_CROSSINGS 20
+
 void st_options_from_seed(uint64_t seed, struct st_options *o)
 {
 	struct sim *sim = sim_create(seed); /* for its network options: sizes must suit windows of a byte */
@@ -99,6 +101,9 @@ void st_options_from_seed(uint64_t seed, struct st_options *o)
 		o->lease_ms = 5000;
 	if (o->lease_ms < o->value_bytes / 100) /* a lease is long enough for a value on a slow network */
 		o->lease_ms = o->value_bytes / 50;
+	uint32_t rounds_ms = (uint32_t)(FORWARD_CROSSINGS * sim->net.delay_max_ns / MS);
+	if (o->lease_ms < rounds_ms)
+		o->lease_ms = rounds_ms;
 	o->verify = perhaps(random, 400, 1);
 	o->drift_ppm = perhaps(random, 400, 20000);
 	if (!o->stable) {

@@ -26,7 +26,7 @@ enum st_sabotage {
 #define ST_OPTIONS(O)                                                                                            \
 	O(clients) O(accessors) O(tier_bytes) O(keys) O(value_bytes) O(operations) O(inflight) O(work_period_us)     \
 	O(forward_per_mille) O(remote_per_mille) O(remove_per_mille) O(sweep_per_mille) O(cancel_per_mille)          \
-	O(deadline_per_mille) O(batch_per_mille) O(lease_ms) O(verify) O(drift_ppm) O(trace) O(stable)               \
+	O(deadline_per_mille) O(batch_per_mille) O(lease_ms) O(verify) O(drift_ppm) O(stable)                        \
 	O(fault_period_ms) O(pause_max_ms) O(faults_pause) O(faults_cut) O(faults_partition) O(faults_crash)         \
 	O(faults_leave) O(faults_master) O(faults_memory) O(sabotage)
 
