@@ -373,6 +373,11 @@ void client_service_drain(struct client_service *service, void (*idle)(void *use
 	neap_ready_again(service->reactor, &service->serve);
 }
 
+enum neap_store_health client_service_health(const struct client_service *service)
+{
+	return service->draining ? NEAP_STORE_DRAINING : neap_store_health(service->store);
+}
+
 static void on_stopped(void *user)
 {
 	struct client_service *service = user;

@@ -38,6 +38,8 @@ void client_service_return(struct client_service *service, void *memory, uint64_
 
 /* No transfer begins any more; `idle` is called once from a turn when the last has ended, at once when there is none. */
 void client_service_drain(struct client_service *service, void (*idle)(void *user), void *user);
+/* The store's; DRAINING from client_service_drain on, when the store does not know of it yet. */
+enum neap_store_health client_service_health(const struct client_service *service);
 /* Ends the connections, as after a goodbye. `stopped` once, from a turn; transfers may still be with the store. */
 void client_service_stop(struct client_service *service, void (*stopped)(void *user), void *user);
 /* After the store was closed. */

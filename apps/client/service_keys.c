@@ -203,7 +203,7 @@ void local_on_health(void *user, const struct neap_rpc_incoming *incoming, const
 	struct client_service_stats s;
 	neap_store_numbers(service->store, &n);
 	client_service_stats(service, &s);
-	const char *health = neap_store_health_name(neap_store_health(service->store));
+	const char *health = neap_store_health_name(client_service_health(service));
 	const char *segment = neap_engine_name(neap_store_engine(service->store));
 	local_answer(service, incoming->handle,
 	             &(struct local_health_reply){

@@ -376,7 +376,7 @@ static void on_summary(void *user, struct app_http_request *request)
 /* One that drains is no target for new work; all other conditions are for people. */
 static void on_health(void *user, struct app_http_request *request)
 {
-	enum neap_store_health health = neap_store_health(((struct client_web *)user)->store);
+	enum neap_store_health health = client_service_health(((struct client_web *)user)->service);
 	app_http_say(request, health == NEAP_STORE_DRAINING ? 503 : 200, "%s", neap_store_health_name(health));
 }
 

@@ -17,24 +17,6 @@ TIER = '{"tiers":[{"type":"DRAM","capacity":"512MB","priority":100,"slab_size":"
 LEASE_MS = 500
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def until(what, holds, seconds=None):
-    """Waits until holds() is true; tells what it saw last."""
-    end = time.monotonic() + (tool.PATIENCE if seconds is None else seconds)
-    while True:
-        seen = holds()
-        if seen:
-            return seen
-        if time.monotonic() > end:
-            raise AssertionError("%s: not within its time; last seen: %r" % (what, seen))
-        time.sleep(0.02)
-
-
 class Process:
     def __init__(self, arguments, ready, log):
         self.arguments = arguments
@@ -112,7 +94,7 @@ class Cluster:
     def __init__(self, clients=3, *flags, master_flags=()):
         self.directory = tempfile.TemporaryDirectory()
         self.logs = []
-        self.port = free_port()
+        self.port = tool.free_port()
         self.master = self.start_master("--first", *master_flags)
         self.clients = []
         for _ in range(clients):

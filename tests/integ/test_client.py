@@ -14,7 +14,8 @@ import unittest
 
 import cluster
 import tool
-from cluster import Cluster, until
+from cluster import Cluster
+from tool import until
 
 OK, FAILED, USAGE, UNREACHED, NO_KEY = 0, 1, 2, 3, 4
 START = 3
@@ -291,7 +292,7 @@ class Programs(unittest.TestCase):
             self.assertIn(flag, said)
 
     def test_nobody_answers(self):
-        port = cluster.free_port()
+        port = tool.free_port()
         for words in (["put", "k", "/etc/hostname"], ["get", "k"], ["rm", "k"], ["exists", "k"], ["ls"], ["stat", "k"], ["health"]):
             done = client(*words, "--port=%d" % port)
             self.assertEqual((done.returncode, done.stdout), (UNREACHED, b""), words)
@@ -407,24 +408,21 @@ class Faults(unittest.TestCase):
     def test_a_second_sigterm_ends_at_once(self):
         with Cluster(2, "--remote_weight=1", "--drain_timeout_ms=600000") as group:
             a, b = group.clients
-            stuck = socket.create_connection(("127.0.0.1", b.port))
-            path = group.path("large")
-            with open(path, "wb") as file:
-                file.truncate(60 * MIB)
-            writer = subprocess.Popen([tool.program("neap-client"), "put", "stuck", path, "--port=%d" % b.port], stderr=subprocess.DEVNULL,
-                                      stdout=subprocess.DEVNULL)
-            until("a transfer", lambda: int(b.health()["transfers"]) > 0 or writer.poll() is not None)
-            writer.send_signal(signal.SIGSTOP)
-            caught = int(b.health()["transfers"]) > 0
+            os.kill(a.process.pid, signal.SIGSTOP)  # b must put the value there, and waits
+            writer = subprocess.Popen([tool.program("neap-client"), "put", "stuck", "--port=%d" % b.port], stdin=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            writer.stdin.write(b"v" * 100000)
+            writer.stdin.close()
+            until("a transfer", lambda: int(b.health()["transfers"]) > 0)
+            self.assertEqual(b.http("/health")[0], 200)
             b.signal(signal.SIGTERM)
-            if caught:
-                time.sleep(0.3)
-                self.assertIsNone(b.process.poll())
-                b.signal(signal.SIGTERM)
-            b.wait()
+            until("b drains", lambda: b.http("/health")[0] == 503)
+            self.assertEqual(b.health()["health"], "DRAINING")
+            self.assertIsNone(b.process.poll())
+            b.signal(signal.SIGTERM)
+            self.assertEqual(b.wait(), FAILED)
             writer.kill()
             writer.wait()
-            stuck.close()
 
     def test_a_client_waits_for_its_master(self):
         with Cluster(1) as group:

@@ -129,14 +129,6 @@ def parse_metrics(text):
     return values
 
 
-def wait_until(holds, what, seconds=None):
-    end = time.monotonic() + (seconds or tool.PATIENCE)
-    while not holds():
-        if time.monotonic() > end:
-            raise AssertionError("not in time: " + what)
-        time.sleep(0.01)
-
-
 class Starting(unittest.TestCase):
     def refused(self, *flags, env=None, status=USAGE):
         done = tool.run_program("neap-master", *flags, env=env)
@@ -189,7 +181,7 @@ class Starting(unittest.TestCase):
             path = os.path.join(directory, "ready")
             process = subprocess.Popen([tool.program("neap-master"), "--rpc_port=0", "--metrics_port=0", "--quiet", "--ready_file=" + path],
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            wait_until(lambda: os.path.exists(path), "ready file")
+            tool.until("ready file", lambda: os.path.exists(path))
             with open(path) as file:
                 self.assertRegex(file.read(), r"^127\.0\.0\.1:\d+\n$")
             process.terminate()
@@ -395,12 +387,12 @@ class Strangers(unittest.TestCase):
                             pass
                     except ConnectionResetError:
                         pass
-            wait_until(lambda: master.metrics()["neap_master_rpc_connections"] == 0, "all are gone")
+            tool.until("all are gone", lambda: master.metrics()["neap_master_rpc_connections"] == 0)
 
     def test_descriptors_do_not_wait(self):
         with Master() as master:
             with socket.create_connection(("127.0.0.1", master.http_port)) as peer, socket.create_connection(("127.0.0.1", master.rpc_port)):
-                wait_until(lambda: "neap_master_rpc_connections 1" in master.get("/metrics")[2].decode(), "the connection")
+                tool.until("the connection", lambda: "neap_master_rpc_connections 1" in master.get("/metrics")[2].decode())
                 peer.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
                 self.assertIn(b"200", peer.recv(100))
                 folder = "/proc/%d/" % master.process.pid
@@ -533,7 +525,7 @@ class Directory(tool.Case):
             silent, witness = Client(master, "id=1", "port=1001"), Client(master, "id=2", "port=1002")
             silent.do("register")
             silent.do("add", "a", 10)
-            wait_until(lambda: witness.do("client", 1)["status"] == "DISCONNECTED", "disconnected")
+            tool.until("disconnected", lambda: witness.do("client", 1)["status"] == "DISCONNECTED")
             self.assertEqual(witness.do("replicas", "a")["item"], "REPLICA_IS_NOT_READY")
             self.assertEqual(witness.do("exist", "a")["item"], "OK")
             self.assertEqual(witness.do("route", "b", 5)["item"], "NO_AVAILABLE_CANDIDATE")
@@ -542,7 +534,7 @@ class Directory(tool.Case):
             self.assertEqual(witness.do("replicas", "a")["item"], "OK")
             before = time.monotonic()
             self.assertEqual(silent.do("stats")["welcomes"], 1)
-            wait_until(lambda: witness.do("client", 1)["status"] == "UNDEFINED", "crashed")
+            tool.until("crashed", lambda: witness.do("client", 1)["status"] == "UNDEFINED")
             self.assertGreater(time.monotonic() - before, 3.5 * ttl)
             self.assertEqual(witness.do("exist", "a")["item"], "OBJECT_NOT_FOUND")
             values = master.metrics()
@@ -559,10 +551,10 @@ class Directory(tool.Case):
             client = Client(master)
             client.do("register")
             client.stop()
-            wait_until(lambda: master.metrics()["master_clients_crashed_total"] == 1, "crashed")
-            wait_until(lambda: master.metrics()["neap_master_rpc_connections"] == 0, "its connections are gone")
+            tool.until("crashed", lambda: master.metrics()["master_clients_crashed_total"] == 1)
+            tool.until("its connections are gone", lambda: master.metrics()["neap_master_rpc_connections"] == 0)
             client.proceed()
-            wait_until(lambda: client.do("register")["error"] == "OK", "back")
+            tool.until("back", lambda: client.do("register")["error"] == "OK")
 
     # --- ends
 
@@ -598,9 +590,9 @@ class Directory(tool.Case):
                 client = Client(master)
                 client.do("register")
                 master.process.send_signal(signal.SIGUSR1)
-                wait_until(lambda: os.path.exists(path), "a trace")
-                wait_until(lambda: "trace" in tool.run_program("neap-fsm", "--help").stdout, "neap-fsm")
-                wait_until(lambda: "client_life" in tool.run_program("neap-fsm", "trace", path).stdout, "the client in the trace")
+                tool.until("a trace", lambda: os.path.exists(path))
+                tool.until("neap-fsm", lambda: "trace" in tool.run_program("neap-fsm", "--help").stdout)
+                tool.until("the client in the trace", lambda: "client_life" in tool.run_program("neap-fsm", "trace", path).stdout)
                 self.assertEqual(client.do("count")["error"], "OK")
                 code, _, err = master.end()
                 self.assertEqual(code, OK)
@@ -625,7 +617,7 @@ class Directory(tool.Case):
             self.assertEqual(json.loads(master.get("/health?format=json")[2])["status"], "RECOVERING")
             self.assertEqual(asker.do("exist", "a")["item"], "REPLICA_IS_NOT_READY")
             self.assertEqual(asker.do("route", "a", 10)["item"], "REPLICA_IS_NOT_READY")
-            wait_until(lambda: holder.do("heartbeat", 0)["error"] == "OK", "the holder is back")
+            tool.until("the holder is back", lambda: holder.do("heartbeat", 0)["error"] == "OK")
             self.assertEqual(holder.do("heartbeat", 0)["status"], "UNDEFINED")
             again = holder.do("register", "holds")
             self.assertGreater(again["epoch"], epoch)
@@ -643,7 +635,7 @@ class Directory(tool.Case):
             self.assertEqual(asker.do("exist", "zz")["item"], "REPLICA_IS_NOT_READY")
             self.assertEqual(master.metrics()["neap_master_owing_clients"], 1)
             holder.do("end", round_)
-            wait_until(lambda: asker.do("exist", "zz")["item"] == "OBJECT_NOT_FOUND", "recovered")
+            tool.until("recovered", lambda: asker.do("exist", "zz")["item"] == "OBJECT_NOT_FOUND")
             self.assertEqual(master.get("/health")[2], b"OK\n")
             self.assertEqual(asker.do("exist", "a")["item"], "OK")
 

@@ -240,6 +240,18 @@ class Case(unittest.TestCase):
         self.assertEqual(batch["completed"], batch["total"], batch)
 
 
+def until(what, holds, seconds=None):
+    """Waits until holds() is true; tells what it saw last."""
+    end = time.monotonic() + (PATIENCE if seconds is None else seconds)
+    while True:
+        seen = holds()
+        if seen:
+            return seen
+        if time.monotonic() > end:
+            raise AssertionError("%s: not within its time; last seen: %r" % (what, seen))
+        time.sleep(0.02)
+
+
 def free_port():
     import socket
     with socket.socket() as probe:
