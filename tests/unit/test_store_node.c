@@ -434,6 +434,67 @@ START_TEST(canceled_while_nobody_was_told)
 }
 END_TEST
 
+struct batch_end {
+	uint32_t told, canceled, succeeded, count;
+	bool finished;
+};
+
+static void batch_item_done(void *user, uint32_t index, void *item_user, const struct neap_store_outcome *outcome)
+{
+	struct batch_end *end = user;
+	ck_assert_uint_eq(index, (uint32_t)(uintptr_t)item_user);
+	ck_assert(!outcome->held);
+	end->told++;
+	end->canceled += outcome->status != NEAP_STORE_SUCCESS && outcome->error == NEAP_ECANCELED;
+}
+
+static void batch_finished(void *user, uint32_t succeeded, uint32_t count)
+{
+	struct batch_end *end = user;
+	ck_assert_uint_eq(end->told, count);
+	end->succeeded = succeeded;
+	end->count = count;
+	end->finished = true;
+}
+
+/* Each item ends once; what is said to be there can be got, also in a batch. */
+START_TEST(a_batch_is_canceled)
+{
+	enum { ITEMS = 40, SIZE = 20000 };
+	struct neap_batch_item items[ITEMS];
+	struct neap_slice_of from[ITEMS], to[ITEMS];
+	struct batch_end put = {0}, got = {0};
+	struct neap_store_batch_options options = {.concurrency = 4, .done = batch_item_done, .finished = batch_finished, .user = &put};
+	char keys[ITEMS][8];
+	uint64_t batch;
+	for (uint32_t i = 0; i < ITEMS; i++) {
+		snprintf(keys[i], sizeof keys[i], "k%u", i);
+		from[i] = (struct neap_slice_of){a->memory + i * SIZE, SIZE};
+		to[i] = (struct neap_slice_of){a->memory + RIG_MEMORY / 2 + i * SIZE, SIZE};
+		rig_fill(from[i].address, SIZE, i);
+		items[i] = (struct neap_batch_item){rig_key(keys[i]), &from[i], 1, (void *)(uintptr_t)i};
+	}
+	ck_assert_int_eq(neap_store_put_batch(a->store, items, ITEMS, &options, &batch), 0);
+	while (put.told < 8)
+		sim_run_for(rig.sim, 1000);
+	neap_store_cancel_batch(a->store, batch);
+	ck_assert(rig_until(&put.finished, 5000));
+	ck_assert_uint_ge(put.canceled, ITEMS - 16);
+	ck_assert_uint_ge(put.succeeded, 4);
+	neap_store_cancel_batch(a->store, batch); /* harmless */
+	rig_for(200);
+	options.user = &got;
+	for (uint32_t i = 0; i < ITEMS; i++)
+		items[i].slices = &to[i];
+	ck_assert_int_eq(neap_store_get_batch(a->store, items, ITEMS, &options, &batch), 0);
+	ck_assert(rig_until(&got.finished, 5000));
+	ck_assert_uint_ge(got.succeeded, put.succeeded);
+	for (uint32_t i = 0; i < ITEMS; i++)
+		if (rig_exists(b, keys[i]) == 1)
+			ck_assert(rig_filled(to[i].address, SIZE, i));
+}
+END_TEST
+
 START_TEST(refused_in_this_process)
 {
 	struct rig_outcome outcome;
@@ -616,6 +677,7 @@ int main(void)
 	tcase_add_loop_test(cluster, drained_too_late, 0, 2);
 	tcase_add_test(cluster, no_room_for_a_copy_here);
 	tcase_add_loop_test(cluster, canceled_while_nobody_was_told, 0, 2);
+	tcase_add_test(cluster, a_batch_is_canceled);
 	tcase_add_loop_test(cluster, refused_in_this_process, 0, 2);
 	tcase_add_loop_test(cluster, closed_in_the_middle, 0, 12);
 	tcase_add_test(cluster, a_cluster_of_one);
