@@ -5,7 +5,6 @@
 #include <neap/store.h>
 
 #define CLIENT_CHUNK_BYTES (UINT64_C(64) << 10)
-#define CLIENT_CHUNKS_MAX 65536u /* 4 GiB */
 
 struct client_buffers {
 	unsigned char *memory;

@@ -1,5 +1,6 @@
 #include "apps/client/options.h"
 #include "apps/common/reach.h"
+#include "store/tier/config.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,7 +245,7 @@ static int choose_tiers(void)
 		o.store.tiers = CLIENT_DEFAULT_TIER;
 	else if (!strcasecmp(o.tiers, "none"))
 		o.store.tiers = NULL;
-	else if (o.tiers[strspn(o.tiers, " \t\r\n")] == '{')
+	else if (neap_tier_config_is_inline(o.tiers))
 		o.store.tiers = o.tiers;
 	else
 		return read_tiers(o.tiers);

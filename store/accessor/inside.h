@@ -72,7 +72,7 @@ struct accessor_op {
 
 	/* what the owner has granted */
 	uint64_t owner_id; /* write or read operation */
-	uint64_t remote_address, remote_size, guard_ns;
+	uint64_t remote_address, guard_ns;
 	struct neap_grant_token remote_token;
 
 	/* bytes on their way */

@@ -79,7 +79,7 @@ static int open_tier(struct neap_store *store, uint32_t index, const struct neap
 	return NEAP_OK;
 }
 
-/* What a tier on a disk asks of the others, and of the roles that the scheduler gives. */
+/* What a tier on a disk asks of the others. */
 static int check_order(const struct neap_tier_config *config, char *why, size_t why_size)
 {
 	const struct neap_tier_settings *disk = NULL;
@@ -102,6 +102,30 @@ static int check_order(const struct neap_tier_config *config, char *why, size_t 
 	if (disk && !memory) {
 		(void)snprintf(why, why_size, "a STORAGE tier needs a DRAM tier above it: values are put there and read from there");
 		return NEAP_EINVAL;
+	}
+	return NEAP_OK;
+}
+
+/* Roles given by tags must be those that the tiers have: values are put where the priority is highest, and move down to the disk alone. */
+static int check_roles(const struct neap_tier_config *config, char *why, size_t why_size)
+{
+	const struct neap_scheduler_settings *scheduler = &config->scheduler;
+	if (scheduler->role_mode != NEAP_ROLES_MANUAL)
+		return NEAP_OK;
+	const struct neap_tier_settings *fast = neap_tier_config_tagged(config, scheduler->fast_tier_tag);
+	const struct neap_tier_settings *slow = neap_tier_config_tagged(config, scheduler->slow_tier_tag);
+	for (uint32_t i = 0; i < config->tier_count; i++) {
+		const struct neap_tier_settings *tier = &config->tiers[i];
+		if (tier->priority > fast->priority) {
+			(void)snprintf(why, why_size, "scheduler.fast_tier_tag: \"%s\" must be a tag of tiers[%u], whose priority is higher",
+			               scheduler->fast_tier_tag, i);
+			return NEAP_EINVAL;
+		}
+		if ((tier == slow) != (tier->kind == NEAP_TIER_STORAGE)) {
+			(void)snprintf(why, why_size, "scheduler.slow_tier_tag: \"%s\" must be a tag of the STORAGE tier and of no other; tiers[%u] is %s",
+			               scheduler->slow_tier_tag, i, tier == slow ? "memory" : "one without it");
+			return NEAP_EINVAL;
+		}
 	}
 	return NEAP_OK;
 }
@@ -130,6 +154,8 @@ int node_tiers_open(struct neap_store *store, const struct neap_tier_config *con
 	const struct neap_scheduler_settings *scheduler = &config->scheduler;
 	struct neap_tiers_options options = {.watermark_low = scheduler->watermark_low, .watermark_high = scheduler->watermark_high};
 	int error = check_order(config, why, why_size);
+	if (!error)
+		error = check_roles(config, why, why_size);
 	if (error)
 		return error;
 	error = neap_tiers_create(&store->tiers, store->reactor, &options);

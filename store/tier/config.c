@@ -532,8 +532,7 @@ static bool read_scheduler(struct reader *reader, size_t *at_p)
 	return true;
 }
 
-/* Tags name tiers of this document, the fast one with the higher priority. */
-static const struct neap_tier_settings *tagged(const struct neap_tier_config *config, const char *tag)
+const struct neap_tier_settings *neap_tier_config_tagged(const struct neap_tier_config *config, const char *tag)
 {
 	const struct neap_tier_settings *best = NULL;
 	for (uint32_t i = 0; i < config->tier_count; i++)
@@ -543,14 +542,15 @@ static const struct neap_tier_settings *tagged(const struct neap_tier_config *co
 	return best;
 }
 
+/* Tags name tiers of this document, the fast one with the higher priority. */
 static bool check_roles(struct reader *reader, size_t at)
 {
 	const struct neap_tier_config *config = reader->config;
 	const struct neap_scheduler_settings *scheduler = &config->scheduler;
 	if (scheduler->role_mode != NEAP_ROLES_MANUAL)
 		return true;
-	const struct neap_tier_settings *fast = tagged(config, scheduler->fast_tier_tag);
-	const struct neap_tier_settings *slow = tagged(config, scheduler->slow_tier_tag);
+	const struct neap_tier_settings *fast = neap_tier_config_tagged(config, scheduler->fast_tier_tag);
+	const struct neap_tier_settings *slow = neap_tier_config_tagged(config, scheduler->slow_tier_tag);
 	if (!fast)
 		return fail_at(reader, at, NEAP_EJSON, "no tier has the fast_tier_tag \"%s\"; add it to the tags of one",
 		               scheduler->fast_tier_tag);

@@ -61,6 +61,9 @@ struct neap_tier_config {
  * tiers[0].capacity: is 0 and must be at least 1; write a size such as \"4GB\"". The first of several errors. */
 int neap_tier_config_read(const char *text, size_t length, struct neap_tier_config *config, char *why, size_t why_size);
 
+/* The tier that has the tag, of several the one with the highest priority; NULL: none has. */
+const struct neap_tier_settings *neap_tier_config_tagged(const struct neap_tier_config *config, const char *tag);
+
 /* The text is the document itself, not the name of a file that holds it. */
 bool neap_tier_config_is_inline(const char *text);
 

@@ -87,11 +87,3 @@ enum neap_move_way neap_move_on_access(const struct neap_move_rules *rules, cons
 	bool has_room = (double)facts->fast_used < rules->onboard_usage * (double)facts->fast_capacity;
 	return has_room && after <= (double)facts->fast_capacity ? NEAP_MOVE_UP : NEAP_MOVE_NONE;
 }
-
-enum neap_move_way neap_move_on_evict(const struct neap_move_rules *rules, const struct neap_move_facts *facts)
-{
-	if (!facts->in_fast)
-		return NEAP_MOVE_NONE;
-	bool worth_it = !facts->in_slow && facts->frequency > rules->offload_freq && facts->slow_free >= facts->bytes;
-	return worth_it ? NEAP_MOVE_DOWN : NEAP_MOVE_DROP;
-}

@@ -43,12 +43,8 @@ enum neap_move_way {
 	NEAP_MOVE_NONE,
 	NEAP_MOVE_COPY_DOWN, /* copy to the slow tier, keep the fast copy */
 	NEAP_MOVE_UP,        /* copy to the fast tier, then drop the slow copy */
-	NEAP_MOVE_DOWN,      /* copy to the slow tier, then drop the fast copy */
-	NEAP_MOVE_DROP,      /* drop the fast copy */
 };
 
 enum neap_move_way neap_move_on_access(const struct neap_move_rules *rules, const struct neap_move_facts *facts);
-/* The eviction chose the fast copy. */
-enum neap_move_way neap_move_on_evict(const struct neap_move_rules *rules, const struct neap_move_facts *facts);
 
 #endif

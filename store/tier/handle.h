@@ -106,10 +106,6 @@ uint64_t neap_handle_drop(struct neap_handle *handle);
 void neap_handle_commit(struct neap_handle *handle, void *object);
 /* It is not any more: removed, or replaced. The reference of the index is dropped by whoever had it. */
 void neap_handle_withdraw(struct neap_handle *handle);
-static inline void neap_handle_access(struct neap_handle *handle)
-{
-	neap_evict_access(&handle->entry);
-}
 void *neap_handle_address(const struct neap_handle *handle); /* NULL: not in memory */
 
 /* A peer is about to be told how to reach it. NEAP_STORE_NO_AVAILABLE_HANDLE when something is in quarantine, and with this one it would be

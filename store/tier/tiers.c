@@ -1,6 +1,5 @@
 #include "store/tier/tiers.h"
 #include <neap/store_error.h>
-#include <string.h>
 
 #define HANDLES_DEFAULT (1u << 20)
 #define STEPS_DEFAULT 4096u
@@ -42,11 +41,6 @@ int neap_tiers_create(struct neap_tiers *tiers, struct neap_reactor *reactor, co
 	if (mine->watermark_low > mine->watermark_high || mine->watermark_high > 1)
 		return NEAP_EINVAL;
 	return neap_handles_create(&tiers->handles, reactor, mine->handles_max, mine->quarantine_limit);
-}
-
-void neap_tiers_close(struct neap_tiers *tiers)
-{
-	tiers->closing = true;
 }
 
 int neap_tiers_destroy(struct neap_tiers *tiers)
@@ -94,38 +88,13 @@ int neap_tiers_add(struct neap_tiers *tiers, const struct neap_tier_settings *se
 		.kind = settings->kind,
 		.capacity = capacity,
 		.priority = settings->priority,
-		.tag_count = settings->tag_count,
 	};
-	memcpy(it->tags, settings->tags, sizeof it->tags);
 	neap_evict_init(&it->tier.eviction, tiers->options.watermark_low, tiers->options.watermark_high, evict_one, it);
 	if (tiers->options.quarantine_limit == 0 && ops->address)
 		tiers->handles.quarantine_limit += capacity / 4;
 	*index_p = tiers->count;
 	put_in_order(tiers, tiers->count);
 	return NEAP_OK;
-}
-
-uint32_t neap_tiers_tagged(const struct neap_tiers *tiers, const char *tag)
-{
-	for (uint32_t i = 0; i < tiers->count; i++) {
-		const struct neap_tiers_tier *it = &tiers->tiers[tiers->order[i]];
-		for (uint32_t t = 0; t < it->tag_count; t++)
-			if (strcmp(it->tags[t], tag) == 0)
-				return tiers->order[i];
-	}
-	return NEAP_TIER_ANY;
-}
-
-void neap_tiers_roles(const struct neap_tiers *tiers, const struct neap_scheduler_settings *scheduler, uint32_t *fast_p,
-                      uint32_t *slow_p)
-{
-	if (scheduler->role_mode == NEAP_ROLES_MANUAL) {
-		*fast_p = neap_tiers_tagged(tiers, scheduler->fast_tier_tag);
-		*slow_p = scheduler->slow_tier_tag[0] ? neap_tiers_tagged(tiers, scheduler->slow_tier_tag) : NEAP_TIER_ANY;
-		return;
-	}
-	*fast_p = tiers->count > 0 ? tiers->order[0] : NEAP_TIER_ANY;
-	*slow_p = tiers->count > 1 ? tiers->order[1] : NEAP_TIER_ANY;
 }
 
 /* --- allocate --------------------------------------------------------------------------------------------------------- */
@@ -171,8 +140,6 @@ static int allocate_from(struct neap_tiers *tiers, uint32_t first, bool memory, 
 int neap_tiers_allocate(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, bool strict, struct neap_handle **handle_p)
 {
 	*handle_p = NULL;
-	if (tiers->closing)
-		return NEAP_STORE_SHUTTING_DOWN;
 	if (bytes == 0 || (strict && preferred == NEAP_TIER_ANY))
 		return NEAP_STORE_INVALID_PARAMS;
 	if (tiers->count == 0 || (preferred != NEAP_TIER_ANY && preferred >= tiers->count))
@@ -186,8 +153,6 @@ int neap_tiers_allocate(struct neap_tiers *tiers, uint64_t bytes, uint32_t prefe
 int neap_tiers_allocate_memory(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, struct neap_handle **handle_p)
 {
 	*handle_p = NULL;
-	if (tiers->closing)
-		return NEAP_STORE_SHUTTING_DOWN;
 	if (bytes == 0)
 		return NEAP_STORE_INVALID_PARAMS;
 	if (preferred != NEAP_TIER_ANY && preferred >= tiers->count)

@@ -26,8 +26,6 @@ struct neap_tiers_tier {
 	enum neap_tier_kind kind;
 	uint64_t capacity;
 	int32_t priority;
-	uint32_t tag_count;
-	char tags[NEAP_TAGS_MAX][NEAP_TAG_SIZE];
 };
 
 struct neap_tiers {
@@ -36,13 +34,10 @@ struct neap_tiers {
 	uint32_t count;
 	struct neap_tiers_tier tiers[NEAP_TIERS_MAX];
 	uint32_t order[NEAP_TIERS_MAX]; /* indices, the highest priority first */
-	bool closing;
 };
 
 /* NEAP_EINVAL, NEAP_ENOMEM (neap/error.h). `tiers` does not move. */
 int neap_tiers_create(struct neap_tiers *tiers, struct neap_reactor *reactor, const struct neap_tiers_options *options);
-/* From now on SHUTTING_DOWN is all an allocation gets. */
-void neap_tiers_close(struct neap_tiers *tiers);
 int neap_tiers_destroy(struct neap_tiers *tiers); /* NEAP_EBUSY while handles are held or in quarantine */
 
 /* Adds a tier; of equal priority the one added first is preferred. NEAP_ELIMIT beyond NEAP_TIERS_MAX. */
@@ -50,17 +45,9 @@ int neap_tiers_add(struct neap_tiers *tiers, const struct neap_tier_settings *se
                    void *backend, uint64_t capacity, uint32_t *index_p);
 extern const struct neap_tier_ops neap_dram_tier_ops; /* backend: struct neap_dram */
 
-/* The tier's index, or NEAP_TIER_ANY when none has the tag; the preferred one of several. */
-uint32_t neap_tiers_tagged(const struct neap_tiers *tiers, const char *tag);
-
-/* Which tier is the fast one and which the slow one, NEAP_TIER_ANY: there is none. Auto: the first two by priority; manual: by
- * tags. */
-void neap_tiers_roles(const struct neap_tiers *tiers, const struct neap_scheduler_settings *scheduler, uint32_t *fast_p,
-                      uint32_t *slow_p);
-
 /* A handle with one reference. `preferred`: an index or NEAP_TIER_ANY. Strict: there or nowhere. Otherwise there, then in the
  * others by priority; when all are full, objects of the preferred one (or the first) are evicted. INVALID_PARAMS (0 bytes;
- * strict without a tier), TIER_NOT_FOUND, NO_AVAILABLE_HANDLE, SHUTTING_DOWN. */
+ * strict without a tier), TIER_NOT_FOUND, NO_AVAILABLE_HANDLE. */
 int neap_tiers_allocate(struct neap_tiers *tiers, uint64_t bytes, uint32_t preferred, bool strict, struct neap_handle **handle_p);
 
 /* The same among the tiers in memory alone, for what must have an address; a `preferred` one that has none counts as ANY. */

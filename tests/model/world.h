@@ -34,7 +34,7 @@ struct op {
 	uint8_t owner_id, write_id, version, slot;
 	bool until; /* no call of ours can still be on its way to the unsettled owner */
 	/* bytes */
-	bool batch, failed, held, asked_anew, has_expected, landed;
+	bool batch, failed, held, asked_anew, has_expected;
 	uint8_t lent, grants[GRANTS], verdict, buffer[HALVES];
 	bool summing, asking, reaching;
 	/* how it ended */

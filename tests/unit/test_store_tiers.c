@@ -463,6 +463,9 @@ END_TEST
 /* --- what cannot be --------------------------------------------------------------------------------------------------------------- */
 
 #define DISK "{\"type\":\"STORAGE\",\"capacity\":\"8MB\",\"priority\":%d,\"storage_filepath\":\"%s\"}"
+#define MEMORY_TAGGED "{\"type\":\"DRAM\",\"capacity\":\"8MB\",\"priority\":10,\"tags\":[\"%s\"]}"
+#define LESSER_MEMORY "{\"type\":\"DRAM\",\"capacity\":\"8MB\",\"priority\":7,\"tags\":[\"s\"]}"
+#define ROLES "\"scheduler\":{\"tier_role_mode\":\"manual\",\"fast_tier_tag\":\"%s\",\"slow_tier_tag\":\"%s\"}"
 #define MEMORY "{\"type\":\"DRAM\",\"capacity\":\"8MB\",\"priority\":10}"
 
 static void refused(const char *config, const char *says)
@@ -483,6 +486,12 @@ START_TEST(configurations_that_cannot_be)
 	refused(config, "priority must be higher");
 	snprintf(config, sizeof config, "{\"tiers\":[" MEMORY "," DISK "," DISK "]}", 5, other, 4, other);
 	refused(config, "one STORAGE tier");
+	snprintf(config, sizeof config, "{\"tiers\":[" MEMORY "," LESSER_MEMORY "]," ROLES "}", "s", "");
+	refused(config, "fast_tier_tag: \"s\" must be a tag of tiers[0]");
+	snprintf(config, sizeof config, "{\"tiers\":[" MEMORY_TAGGED "," DISK "]," ROLES "}", "m", 5, other, "m", "");
+	refused(config, "must be a tag of the STORAGE tier and of no other; tiers[1] is one without it");
+	snprintf(config, sizeof config, "{\"tiers\":[" MEMORY_TAGGED "," LESSER_MEMORY "," DISK "]," ROLES "}", "m", 5, other, "m", "s");
+	refused(config, "must be a tag of the STORAGE tier and of no other; tiers[1] is memory");
 	snprintf(config, sizeof config, "{\"tiers\":[" MEMORY "," DISK "]}", 5, directory);
 	refused(config, "another process uses it");
 	snprintf(config, sizeof config, "{\"tiers\":[" MEMORY "," DISK "]}", 5, "/nonexistent/neap");

@@ -278,18 +278,14 @@ START_TEST(where_an_object_should_lie)
 	struct neap_move_rules rules = NEAP_MOVE_RULES;
 	struct neap_move_facts fast = {.frequency = 3, .in_fast = true, .bytes = 10, .fast_used = 10, .fast_capacity = 100, .slow_free = 50};
 	ck_assert_int_eq(neap_move_on_access(&rules, &fast), NEAP_MOVE_COPY_DOWN);
-	ck_assert_int_eq(neap_move_on_evict(&rules, &fast), NEAP_MOVE_DOWN);
 	fast.frequency = 2;
 	ck_assert_int_eq(neap_move_on_access(&rules, &fast), NEAP_MOVE_NONE);
-	ck_assert_int_eq(neap_move_on_evict(&rules, &fast), NEAP_MOVE_DROP);
 	fast.frequency = 9, fast.slow_free = 9;
 	ck_assert_int_eq(neap_move_on_access(&rules, &fast), NEAP_MOVE_NONE);
-	ck_assert_int_eq(neap_move_on_evict(&rules, &fast), NEAP_MOVE_DROP);
 	fast.slow_free = 50, fast.in_slow = true;
 	ck_assert_int_eq(neap_move_on_access(&rules, &fast), NEAP_MOVE_NONE);
 	struct neap_move_facts slow = {.frequency = 5, .in_slow = true, .bytes = 10, .fast_used = 49, .fast_capacity = 100};
 	ck_assert_int_eq(neap_move_on_access(&rules, &slow), NEAP_MOVE_UP);
-	ck_assert_int_eq(neap_move_on_evict(&rules, &slow), NEAP_MOVE_NONE);
 	slow.fast_used = 50;
 	ck_assert_int_eq(neap_move_on_access(&rules, &slow), NEAP_MOVE_NONE);
 	slow.fast_used = 49, slow.frequency = 4;

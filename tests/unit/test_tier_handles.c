@@ -47,14 +47,14 @@ static struct neap_dram *new_dram(struct neap_dram *dram, uint64_t capacity)
 static void setup(void)
 {
 	struct neap_tiers_options options = {.evict = evict, .quarantine_limit = MIB, .handles_max = OBJECTS};
-	struct neap_tier_settings settings = {.priority = 10, .tag_count = 1, .tags = {"slow"}};
+	struct neap_tier_settings settings = {.priority = 10};
 	ck_assert_int_eq(neap_reactor_create(&reactor, NULL), NEAP_OK);
 	ck_assert_int_eq(neap_tiers_create(&tiers, reactor, &options), NEAP_OK);
 	memset(objects, 0, sizeof objects);
 	evicted = refused = 0;
 	refuse = false;
 	ck_assert_int_eq(neap_tiers_add(&tiers, &settings, &neap_dram_tier_ops, new_dram(&slow, 8 * MIB), 8 * MIB, &slow_index), NEAP_OK);
-	settings = (struct neap_tier_settings){.priority = 100, .tag_count = 2, .tags = {"ram", "fast"}};
+	settings = (struct neap_tier_settings){.priority = 100};
 	ck_assert_int_eq(neap_tiers_add(&tiers, &settings, &neap_dram_tier_ops, new_dram(&fast, 4 * MIB), 4 * MIB, &fast_index), NEAP_OK);
 }
 
@@ -95,19 +95,9 @@ static void put(int object, uint64_t bytes, uint32_t tier)
 	neap_handle_commit(objects[object], &objects[object]);
 }
 
-START_TEST(priorities_tags_and_errors)
+START_TEST(priorities_and_errors)
 {
 	struct neap_handle *handle, *held[4];
-	ck_assert_uint_eq(neap_tiers_tagged(&tiers, "fast"), fast_index);
-	ck_assert_uint_eq(neap_tiers_tagged(&tiers, "slow"), slow_index);
-	ck_assert_uint_eq(neap_tiers_tagged(&tiers, "nosuch"), NEAP_TIER_ANY);
-	struct neap_scheduler_settings scheduler = {0};
-	uint32_t upper, lower;
-	neap_tiers_roles(&tiers, &scheduler, &upper, &lower);
-	ck_assert(upper == fast_index && lower == slow_index);
-	scheduler = (struct neap_scheduler_settings){.role_mode = NEAP_ROLES_MANUAL, .fast_tier_tag = "ram"};
-	neap_tiers_roles(&tiers, &scheduler, &upper, &lower);
-	ck_assert(upper == fast_index && lower == NEAP_TIER_ANY);
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, 0, NEAP_TIER_ANY, false, &handle), NEAP_STORE_INVALID_PARAMS);
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, 1, NEAP_TIER_ANY, true, &handle), NEAP_STORE_INVALID_PARAMS);
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, 1, 2, true, &handle), NEAP_STORE_TIER_NOT_FOUND);
@@ -122,8 +112,6 @@ START_TEST(priorities_tags_and_errors)
 	ck_assert_int_eq(neap_tiers_allocate(&tiers, MIB, slow_index, false, &held[3]), NEAP_STORE_OK);
 	ck_assert_uint_eq(neap_tiers_index(&tiers, held[3]->tier), slow_index);
 	ck_assert_int_eq(neap_tiers_destroy(&tiers), NEAP_EBUSY);
-	neap_tiers_close(&tiers);
-	ck_assert_int_eq(neap_tiers_allocate(&tiers, 1, NEAP_TIER_ANY, false, &handle), NEAP_STORE_SHUTTING_DOWN);
 	for (int i = 0; i < 4; i++)
 		ck_assert_uint_ge(neap_handle_drop(held[i]), MIB);
 	struct neap_tier_stats none;
@@ -286,7 +274,7 @@ START_TEST(one_full_tier_evicts_to_make_room)
 	for (int i = 0; i < 32; i++)
 		put(i, 128 * KIB, fast_index);
 	ck_assert_uint_eq(evicted, 0);
-	neap_handle_access(objects[0]);
+	neap_evict_access(&objects[0]->entry);
 	put(32, 128 * KIB, fast_index);
 	ck_assert_uint_eq(evicted, 1);
 	ck_assert_ptr_nonnull(objects[0]);
@@ -439,7 +427,7 @@ int main(void)
 	Suite *suite = suite_create("tiers");
 	TCase *cases = tcase_create("handles");
 	tcase_add_checked_fixture(cases, setup, teardown);
-	tcase_add_test(cases, priorities_tags_and_errors);
+	tcase_add_test(cases, priorities_and_errors);
 	tcase_add_test(cases, dropped_uncommitted_is_free_again);
 	tcase_add_test(cases, pinned_bytes_are_those_held_beside_the_index);
 	suite_add_tcase(suite, cases);
