@@ -122,7 +122,8 @@ static int check_roles(const struct neap_tier_config *config, char *why, size_t 
 			return NEAP_EINVAL;
 		}
 		if ((tier == slow) != (tier->kind == NEAP_TIER_STORAGE)) {
-			(void)snprintf(why, why_size, "scheduler.slow_tier_tag: \"%s\" must be a tag of the STORAGE tier and of no other; tiers[%u] is %s",
+			(void)snprintf(why, why_size,
+			               "scheduler.slow_tier_tag: \"%s\" must be a tag of the STORAGE tier and of no other; tiers[%u] is %s",
 			               scheduler->slow_tier_tag, i, tier == slow ? "memory" : "one without it");
 			return NEAP_EINVAL;
 		}
