@@ -5,7 +5,7 @@ doc=$NEAP_SOURCE/docs/EMBEDDING.md
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 : "${USER_CC:=cc}" "${USER_CXX:=c++}" "${CFLAGS:=}" # `make check` sets them, with the sanitizers of the library
-library=$NEAP_BUILD/.libs/libneap.so
+library=$NEAP_BUILD/libneap.so
 [ -e "$library" ] || { echo "skipped: $library is not built"; exit 77; }
 
 # extract NAME FILE
@@ -22,7 +22,7 @@ try() {
 	extract "$name" "$work/$name.$suffix" || return 1
 	# shellcheck disable=SC2086
 	$compiler -Wall -Wextra $CFLAGS -I"$NEAP_SOURCE/include" "$work/$name.$suffix" -o "$work/$name" "$library" \
-		-Wl,-rpath,"$NEAP_BUILD/.libs" "$@" || { echo "FAIL: $name does not compile"; return 1; }
+		-Wl,-rpath,"$NEAP_BUILD" "$@" || { echo "FAIL: $name does not compile"; return 1; }
 	timeout 20 "$work/$name" >"$work/$name.out" || { echo "FAIL: $name answers $?"; return 1; }
 	[ "$(grep -c . "$work/$name.out")" -eq "$expected" ] || { echo "FAIL: $name printed:"; cat "$work/$name.out"; return 1; }
 	echo "ok: $name"
