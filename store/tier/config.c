@@ -332,7 +332,7 @@ static bool read_object(struct reader *reader, const struct field *fields, uint3
 
 static const char *const tier_kinds[] = {"DRAM", "STORAGE", "DISK", NULL};
 static const char *const allocators[] = {"OFFSET", "CACHELIB", NULL};
-static const char *const page_kinds[] = {"no", "transparent", "reserved", NULL};
+static const char *const page_kinds[] = {"transparent", "no", "reserved", NULL};
 static const char *const storage_backends[] = {"bucket_storage_backend", NULL};
 
 /* What a tier's object may say. `tier` first, so that offsets are the same. */

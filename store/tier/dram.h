@@ -14,9 +14,9 @@
 #define NEAP_SLABS_MAX (1u << 20)
 
 enum neap_pages {
+	NEAP_PAGES_TRANSPARENT, /* the default: the kernel is asked for huge pages and may or may not give them */
 	NEAP_PAGES_NORMAL,
-	NEAP_PAGES_TRANSPARENT, /* the kernel is asked for huge pages and may or may not give them */
-	NEAP_PAGES_RESERVED,    /* only huge pages reserved beforehand (vm.nr_hugepages) */
+	NEAP_PAGES_RESERVED, /* only huge pages reserved beforehand (vm.nr_hugepages) */
 };
 
 /* A piece of a tier. */

@@ -63,7 +63,7 @@ START_TEST(all_that_can_be_said)
 	                           " \"sketch_capacity\": 1024, \"candidate_scan_limit\": 0, \"band_warm_threshold\": 1,\n"
 	                           " \"band_hot_threshold\": 2, \"band_veryhot_threshold\": 3},\n"
 	                           "\"tiers\": [{\"type\": \"DRAM\", \"capacity\": \"4 GB\", \"priority\": 100, \"tags\": [\"fast\", \"local\"],\n"
-	                           " \"allocator_type\": \"OFFSET\", \"numa_node\": 1, \"huge_pages\": \"transparent\", \"slab_size\": \"4MB\"},\n"
+	                           " \"allocator_type\": \"OFFSET\", \"numa_node\": 1, \"huge_pages\": \"no\", \"slab_size\": \"4MB\"},\n"
 	                           "{\"type\": \"DISK\", \"capacity\": \"infinite\", \"priority\": -5, \"tags\": [\"ssd\"],\n"
 	                           " \"staging_buffer_capacity\": \"32MB\", \"batch_size_threshold\": 1000, \"batch_count_threshold\": 9,\n"
 	                           " \"storage_backend_type\": \"bucket_storage_backend\", \"storage_filepath\": \"/var/neap\",\n"
@@ -74,7 +74,7 @@ START_TEST(all_that_can_be_said)
 	const struct neap_tier_settings *dram = &config.tiers[0], *disk = &config.tiers[1];
 	ck_assert_str_eq(dram->tags[1], "local");
 	ck_assert_int_eq(dram->numa_node, 1);
-	ck_assert_int_eq(dram->pages, NEAP_PAGES_TRANSPARENT);
+	ck_assert_int_eq(dram->pages, NEAP_PAGES_NORMAL);
 	ck_assert_uint_eq(dram->slab_bytes, 4u << 20);
 	ck_assert_int_eq(disk->kind, NEAP_TIER_STORAGE);
 	ck_assert_uint_eq(disk->capacity, NEAP_CAPACITY_INFINITE);

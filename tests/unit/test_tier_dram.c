@@ -4,8 +4,10 @@
 #include "tests/support/coverage.h"
 #include <check.h>
 #include <neap/store_error.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define SLAB (2 * MIB)
@@ -337,6 +339,41 @@ START_TEST(bad_options_are_named)
 }
 END_TEST
 
+/* Whether the mapping that holds `address` has this flag in the kernel's list. */
+static bool is_mapped_with(const void *address, const char *flag)
+{
+	FILE *file = fopen("/proc/self/smaps", "r");
+	char line[512];
+	bool inside = false, found = false;
+	ck_assert_ptr_nonnull(file);
+	while (!found && fgets(line, sizeof line, file)) {
+		unsigned long first, end;
+		if (sscanf(line, "%lx-%lx ", &first, &end) == 2)
+			inside = (uintptr_t)address >= first && (uintptr_t)address < end;
+		found = inside && strncmp(line, "VmFlags:", 8) == 0 && strstr(line, flag);
+	}
+	fclose(file);
+	return found;
+}
+
+/* Huge pages are asked for unless the configuration says no. */
+START_TEST(huge_pages_are_the_default)
+{
+	struct neap_dram_options options = {.capacity = 8 * MIB, .numa_node = -1};
+	if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK)) {
+		printf("skipped: this kernel has no transparent huge pages\n");
+	} else {
+		for (int off = 0; off < 2; off++) {
+			options.pages = off ? NEAP_PAGES_NORMAL : options.pages;
+			ck_assert_int_eq(neap_dram_create(&dram, reactor, &options, why, sizeof why), NEAP_OK);
+			ck_assert_int_eq(is_mapped_with(dram.base, " hg"), !off);
+			ck_assert_int_eq(neap_dram_close(&dram, NULL, NULL), NEAP_OK);
+		}
+	}
+	ck_assert_int_eq(support_reactor_destroy(reactor), NEAP_OK);
+}
+END_TEST
+
 /* Where the machine has them: node 0, transparent huge pages. Reserved ones are there or are refused with what to do. */
 START_TEST(placement)
 {
@@ -484,6 +521,7 @@ int main(void)
 	tcase_add_test(cases, a_renewal_that_fails_can_be_repeated);
 	tcase_add_test(cases, registration_that_fails_is_taken_back);
 	tcase_add_test(cases, bad_options_are_named);
+	tcase_add_test(cases, huge_pages_are_the_default);
 	tcase_add_test(cases, placement);
 	tcase_add_test(cases, a_large_mapping_goes_slab_by_slab);
 	tcase_add_test(cases, simulated_memory_is_the_reactors_and_may_be_refused);
