@@ -176,12 +176,14 @@ static struct neap_engine *open_all(uint8_t plan)
 	net.listen = listen_for_nobody;
 	struct neap_reactor_options options = {.net = &net, .trace_records = 64, .log = quiet};
 	struct client_service_options service_options = {.memory = pool, .bytes = POOL, .transfers_max = 8, .waiting_max = 4};
+	struct neap_engine_options small = {.requests_max = 16, .batches_max = 4, .peers_max = 4, .sessions_max = 4, .regions_max = 16,
+	                                    .grants_max = 16, .handshake_sessions_max = 4, .notifies_max = 4};
 	struct neap_engine *engine;
 	char why[512];
 	now_ns = MS;
 	calls = 0;
 	check(neap_reactor_create(&reactor, &options) == 0);
-	check(neap_engine_create_with(&engine, reactor, NULL, fake_transport_make, why, sizeof why) == 0);
+	check(neap_engine_create_with(&engine, reactor, &small, fake_transport_make, why, sizeof why) == 0);
 	store = fake_store_open(engine);
 	fake_plan = (struct fake_store_plan){.hold = plan & 1, .keeps = plan & 2, .unknown_puts = plan & 4 ? 2 : 0};
 	check(client_service_create(&service, store, &service_options, why, sizeof why) == 0);
