@@ -3,6 +3,7 @@
 #include "apps/common/flags.h"
 #include "apps/common/memory.h"
 #include "apps/common/reach.h"
+#include "apps/common/stop_at.h"
 #include "apps/master/master.h"
 #include "reactor/address.h"
 #include <inttypes.h>
@@ -375,6 +376,8 @@ static int run(void)
 		app_error(&program, "%s", why);
 		return APP_START;
 	}
+	if (!app_stop_at(&program, &master.host))
+		return APP_START;
 	app_trace_start(&master.trace, &master.host, given.trace_file);
 	int result = announce();
 	if (result >= 0)

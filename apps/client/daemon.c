@@ -4,6 +4,7 @@
 #include "apps/client/web.h"
 #include "apps/common/host.h"
 #include "apps/common/memory.h"
+#include "apps/common/stop_at.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -163,7 +164,8 @@ int client_daemon(int argc, char **argv)
 		client_options_release(&daemon.options);
 		return result;
 	}
-	result = open_memory(&daemon) && open_store(&daemon) && open_services(&daemon) ? serve(&daemon) : APP_START;
+	bool open = open_memory(&daemon) && open_store(&daemon) && open_services(&daemon) && app_stop_at(&client_program, &daemon.host);
+	result = open ? serve(&daemon) : APP_START;
 	if (daemon.host.interrupted) /* a second signal: now */
 		return result;
 	close_all(&daemon);
