@@ -18,16 +18,21 @@ LEASE_MS = 500
 
 
 class Process:
-    def __init__(self, arguments, ready, log):
+    """`begun` is called with it as soon as it runs, before it is ready. With `may_die` one that ends before it is ready is no error: it
+    has no `line` then."""
+
+    def __init__(self, arguments, ready, log, env=None, begun=None, may_die=False):
         self.arguments = arguments
         self.log = log
-        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True, env=dict(os.environ, **(env or {})))
+        if begun:
+            begun(self)
         lines = []
         reader = threading.Thread(target=lambda: lines.append(self.process.stdout.readline()), daemon=True)
         reader.start()
         reader.join(tool.PATIENCE)
         self.line = lines[0] if lines else ""
-        if not re.search(ready, self.line):
+        if not re.search(ready, self.line) and not (may_die and not self.line):
             self.kill()
             raise AssertionError("%s did not start: %r %s" % (arguments[0], self.line, self.said()))
 
@@ -51,13 +56,13 @@ class Process:
 
 
 class Client(Process):
-    def __init__(self, cluster, *flags):
+    def __init__(self, cluster, *flags, **options):
         super().__init__([tool.program("neap-client"), "--master_server_address=127.0.0.1:%d" % cluster.port, "--port=0",
                           "--client_rpc_port=0", "--http_port=0", "--heartbeat_ms=100", "--p2p_key_lease_duration_ms=%d" % LEASE_MS,
                           "--p2p_key_lease_scan_interval_ms=100", "--tiered_backend_config=" + TIER] + list(flags), "^neap-client ready ",
-                         cluster.log())
+                         cluster.log(), **options)
         words = self.line.split()
-        facts = dict(zip(words[2::2], words[3::2]))
+        facts = dict(zip(words[2::2], words[3::2])) or {"port": 0, "client_rpc_port": 0, "http_port": 0}
         self.port, self.rpc_port, self.http_port = (int(facts[name]) for name in ("port", "client_rpc_port", "http_port"))
         self.rpc = "127.0.0.1:%d" % self.rpc_port
 
@@ -91,12 +96,12 @@ class Client(Process):
 
 
 class Cluster:
-    def __init__(self, clients=3, *flags, master_flags=()):
+    def __init__(self, clients=3, *flags, master_flags=(), **master_options):
         self.directory = tempfile.TemporaryDirectory()
         self.logs = []
         self.port = tool.free_port()
-        self.master = self.start_master("--first", *master_flags)
         self.clients = []
+        self.master = self.start_master("--first", *master_flags, **master_options)
         for _ in range(clients):
             self.add(*flags)
 
@@ -107,16 +112,16 @@ class Cluster:
     def path(self, name):
         return os.path.join(self.directory.name, name)
 
-    def start_master(self, *flags):
+    def start_master(self, *flags, **options):
         return Process([tool.program("neap-master"), "--rpc_port=%d" % self.port, "--metrics_port=0", "--client_ttl=1",
-                        "--client_crashed_ttl=3"] + list(flags), "serving on", self.log())
+                        "--client_crashed_ttl=3"] + list(flags), "serving on", self.log(), **options)
 
     def restart_master(self):
         self.master.kill()
         self.master = self.start_master()
 
-    def add(self, *flags):
-        self.clients.append(Client(self, *flags))
+    def add(self, *flags, **options):
+        self.clients.append(Client(self, *flags, **options))
         return self.clients[-1]
 
     def __enter__(self):
