@@ -16,6 +16,7 @@ from urllib.parse import quote
 import tool
 
 OK, FAILED, USAGE, START = 0, 1, 2, 3
+NOT_IN_TIME = "the client did not close in time"
 SECOND = tool.SLOW  # short times of the tests, longer where the build is slow
 
 
@@ -332,7 +333,8 @@ class Strangers(unittest.TestCase):
             self.assertEqual(master.metadata("GET", "a"), (200, b"y" * 65536))
 
     def test_slow_ones_do_not_stand_in_the_way(self):
-        with Master("http_idle_timeout=1", "http_request_timeout=3") as master:
+        idle = round(2 * SECOND)  # no turn of the loop below is as long
+        with Master("http_idle_timeout=%d" % idle, "http_request_timeout=%d" % (3 * idle)) as master:
             silent = [socket.create_connection(("127.0.0.1", master.http_port)) for _ in range(50)]
             heads = [socket.create_connection(("127.0.0.1", master.http_port)) for _ in range(10)]
             bodies = [socket.create_connection(("127.0.0.1", master.http_port)) for _ in range(10)]
@@ -343,30 +345,37 @@ class Strangers(unittest.TestCase):
                 peer.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
             for peer in bodies:
                 peer.sendall(b"PUT /metadata?key=a HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
-            began, alive, longest = time.monotonic(), set(heads + bodies), 0
-            while alive and time.monotonic() - began < tool.PATIENCE:
-                for peer in list(alive):
-                    try:
-                        peer.send(b"x")
-                        peer.setblocking(False)
-                        if peer.recv(1) == b"":
-                            alive.discard(peer)
-                    except BlockingIOError:
-                        pass
-                    except OSError:
-                        alive.discard(peer)
-                asked = time.monotonic()
-                self.assertEqual(master.get("/health")[0], 200)
-                longest = max(longest, time.monotonic() - asked)
-                time.sleep(0.1)
-            self.assertFalse(alive, "a byte now and then keeps a connection for ever")
-            self.assertGreater(time.monotonic() - began, 1.5)
-            self.assertLess(longest, 1 * SECOND)
-            for peer in silent:
-                peer.settimeout(tool.PATIENCE)
-                self.assertEqual(peer.recv(1), b"")
+            self.assertEqual(master.get("/health")[0], 200)
+            for peer in silent + heads + bodies:  # it was answered while all of them were still waited for
+                peer.setblocking(False)
+                self.assertRaises(BlockingIOError, peer.recv, 1)
+            slow = heads[1:] + bodies
+            tool.until("the silent ones are closed", lambda: self.are_closed(master, silent, heads + bodies))
+            heads[0].setblocking(True)  # a byte now and then keeps a connection longer than silence does ...
+            heads[0].sendall(b"\r\n\r\n")
+            self.assertIn(b" 200 ", heads[0].recv(100))
+            tool.until("the slow ones are closed", lambda: self.are_closed(master, slow, slow))  # ... but not for ever
             for peer in silent + heads + bodies + readers:
                 peer.close()
+
+    def are_closed(self, master, peers, slow):
+        """Whether these are all closed. The slow ones send a byte, and somebody else is served."""
+        for peer in slow:
+            try:
+                peer.send(b"x")
+            except OSError:
+                pass  # it is closed
+        self.assertEqual(master.get("/health")[0], 200)
+        return all(self.is_closed(peer) for peer in peers)
+
+    @staticmethod
+    def is_closed(peer):
+        try:
+            return peer.recv(65536) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def test_more_connections_than_may_be(self):
         port = tool.free_port()
@@ -532,10 +541,8 @@ class Directory(tool.Case):
             self.assertEqual(silent.do("add", "b", 10)["item"], "CLIENT_UNHEALTHY")
             self.assertEqual(silent.do("heartbeat", 10)["status"], "HEALTHY")
             self.assertEqual(witness.do("replicas", "a")["item"], "OK")
-            before = time.monotonic()
             self.assertEqual(silent.do("stats")["welcomes"], 1)
             tool.until("crashed", lambda: witness.do("client", 1)["status"] == "UNDEFINED")
-            self.assertGreater(time.monotonic() - before, 3.5 * ttl)
             self.assertEqual(witness.do("exist", "a")["item"], "OBJECT_NOT_FOUND")
             values = master.metrics()
             self.assertEqual((values["master_clients_disconnected_total"], values["master_clients_recovered_total"], values["master_clients_crashed_total"]),
@@ -560,27 +567,27 @@ class Directory(tool.Case):
 
     def test_signals(self):
         for number in (signal.SIGTERM, signal.SIGINT):
-            with Master("first") as master:
+            with Master("first", env={"MC_LOG_LEVEL": "INFO"}) as master:
                 clients = [Client(master, "id=%d" % i, "port=%d" % (1000 + i)) for i in range(1, 4)]
                 for client in clients:
                     client.do("register")
                 with socket.create_connection(("127.0.0.1", master.http_port)) as idle:
                     idle.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /he")
                     idle.recv(100)
-                    began = time.monotonic()
-                    self.assertEqual(master.end(number), (OK, "", ""))
-                    self.assertLess(time.monotonic() - began, 2.5 * SECOND)
+                    code, out, err = master.end(number)
+                    self.assertEqual((code, out), (OK, ""))
+                    self.assertNotIn(NOT_IN_TIME, err)  # all have heard the goodbye and closed; it waited for nobody
+                    self.assertNotIn("WARNING", err)
                 self.assertEqual(clients[0].do("count")["error"], "RPC_FAIL")
 
     def test_the_end_does_not_wait_for_a_stopped_client(self):
-        with Master("first") as master:
+        with Master("first", env={"MC_LOG_LEVEL": "INFO"}) as master:
             client = Client(master)
             client.do("register")
             client.stop()
-            began = time.monotonic()
-            code, _, _ = master.end()
+            code, _, err = master.end()  # and the client stands still all the while
             self.assertEqual(code, OK)
-            self.assertLess(time.monotonic() - began, 7 * SECOND)
+            self.assertEqual(err.count(NOT_IN_TIME), 1, err)  # it has one connection
             client.proceed()
 
     def test_trace(self):
