@@ -350,8 +350,11 @@ class Strangers(unittest.TestCase):
                 peer.setblocking(False)
                 self.assertRaises(BlockingIOError, peer.recv, 1)
             slow = heads[1:] + bodies
-            tool.until("the silent ones are closed", lambda: self.are_closed(master, silent, heads + bodies))
-            heads[0].setblocking(True)  # a byte now and then keeps a connection longer than silence does ...
+            for _ in range(2):  # a byte now and then keeps a connection longer than silence does, twice over ...
+                tool.until("the silent ones are closed", lambda: self.are_closed(master, silent, heads + bodies))
+                silent.append(socket.create_connection(("127.0.0.1", master.http_port)))
+                silent[-1].setblocking(False)
+            heads[0].setblocking(True)
             heads[0].sendall(b"\r\n\r\n")
             self.assertIn(b" 200 ", heads[0].recv(100))
             tool.until("the slow ones are closed", lambda: self.are_closed(master, slow, slow))  # ... but not for ever
