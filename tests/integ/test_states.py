@@ -36,7 +36,7 @@ MACHINES = {
 # What does not come about by values alone.
 OTHERWISE = {
     "store_put.KEEPING": [("accessor", "here")], "store_put.SETTLING": [("accessor", "here")], "store_get.FETCHING": [("accessor", "here")],
-    "store_put.REVOKING": [("accessor", "late")],
+    "store_put.REVOKING": [("accessor", "late")], "store_put.WRITING": [("accessor", "values"), ("accessor", "reuse")],
     "rpc_channel.LEAVING": [("accessor", "restart")], "rpc_channel.BACKOFF": [("accessor", "restart")],
     "rpc_channel.IDLE": [("accessor", "restart")],
     "write_record.QUARANTINED": [("owner", "orphan")], "write_record.GONE": [("owner", "orphan")],
@@ -53,14 +53,13 @@ ENGINES = ("stream_connect stream_listen region grant slice batch segment engine
            "segment_fetch tcp_session").split()  # not the store's: tests/integ/test_stopped_peers.py and test_restarts.py
 BEGINS = "a machine begins in it and does not come back"
 HOLDS = "the transport has to keep a buffer for that; TCP gives a transfer up with its connection, and lets go of the buffer at once"
-UNREACHED = {
+BEYOND = {
     "store_put.NEW": BEGINS, "store_get.NEW": BEGINS, "key_removal.NEW": BEGINS, "rpc_call.NEW": BEGINS, "rpc_session.IDLE": BEGINS,
     "write_record.NEW": BEGINS, "pin_record.NEW": BEGINS, "move_record.NEW": BEGINS, "tier_move.NEW": BEGINS, "announcer.IDLE": BEGINS,
     "store_life.OPEN": BEGINS, "directory_life.NEW": BEGINS, "client_life.UNKNOWN": BEGINS,
-    "directory_life.RECOVERING": "a master is in it before it is open, when NEAP_KILL_AT is not yet looked at; see test_restarts of the "
-                                 "master in test_client.py and test_master.py",
+    "directory_life.RECOVERING": "a master is in it before it is open, when nothing is watched yet; test_a_master_that_recovers does it by hand",
     "store_put.HOLDING": HOLDS, "store_get.HOLDING": HOLDS, "move_record.HOLDING": HOLDS,
-    "rpc_session.FULL": "a connection with more calls under way than it may have; unit test_rpc_peers",
+    "rpc_session.FULL": "a connection with more calls under way than it may have; unit tests of the RPC",
     "tier_move.LEAVING": "a value is removed in the very moment in which its bytes go to a disk; unit test_owner_lower",
 }
 # What is tried in every check; the rest with NEAP_FULL=1.
@@ -91,7 +90,8 @@ class Scene:
         self.role, self.script = role, script
         self.env = {variable: at}
         self.kills = variable == "NEAP_KILL_AT"
-        self.fired, self.other_fired, self.over = threading.Event(), threading.Event(), threading.Event()
+        self.fired, self.other_fired, self.may_go_on, self.over = (threading.Event() for _ in range(4))
+        self.may_go_on.set()
         self.watchers = []
         self.tried, self.kept, self.removed = {}, {}, set()
 
@@ -119,6 +119,7 @@ class Scene:
             if stopped:
                 fired.set()
                 self.over.wait(STOPPED)
+                self.may_go_on.wait()
                 process.signal(signal.SIGCONT)
                 return
 
@@ -151,11 +152,11 @@ class Scene:
         assert done.returncode == OK or done.stderr, (words, done)
         return done
 
-    def put(self, key, *flags):
+    def put(self, key, *flags, through=None):
         """Every put of a key has another value."""
         tries = self.tried.setdefault(key, [])
         tries.append(value(key, len(tries)))
-        done = self.ask(self.accessor, "put", key, *flags, data=tries[-1])
+        done = self.ask(through or self.accessor, "put", key, *flags, data=tries[-1])
         assert done.returncode != NO_KEY, done
         if done.returncode == OK:
             self.kept[key] = tries[-1]
@@ -212,6 +213,20 @@ class Scene:
         assert self.other_fired.is_set()
         yield self.get("late")
 
+    def do_reuse(self):
+        """While the accessor does not get on with its write the owner gives the memory to other values, which then are what it holds."""
+        self.may_go_on.clear()
+        slow = threading.Thread(target=self.put, args=("late", "--direction=forward"))
+        slow.start()
+        assert self.fired.wait(tool.PATIENCE)
+        until("the reservation to end", lambda: not self.left_over([self.owner]))
+        for i in range(4):
+            assert self.put("reuse/%d" % i, through=self.owner).returncode == OK
+        self.may_go_on.set()
+        slow.join(HANG)
+        for i in range(4):
+            yield self.get("reuse/%d" % i, through=self.owner)
+
     def do_orphan(self):
         """The accessor dies with a reservation."""
         yield self.put("kept")
@@ -248,6 +263,18 @@ class Scene:
         self.group.restart_master()
         yield self.fired.wait(tool.PATIENCE)
 
+    def do_recovering(self):
+        """A master that does not know yet what there is."""
+        yield self.put("kept")
+        self.group.restart_master()
+        assert b"REPLICA_IS_NOT_READY" in self.put("unknown").stderr
+        self.group.master.signal(signal.SIGKILL if self.kills else signal.SIGSTOP)
+        self.fired.set()
+        yield self.get("kept")
+        if not self.kills:
+            time.sleep(STOPPED)
+            self.group.master.signal(signal.SIGCONT)
+
     def do_recovery(self):
         """A master that is killed, and what its successor comes to."""
         yield self.put("kept")
@@ -256,7 +283,7 @@ class Scene:
         yield self.fired.wait(tool.PATIENCE)
 
     def begin(self):
-        self.flags = [["--remote_weight=1", VERIFY], ["--remote_weight=%d" % (self.script != "here"), VERIFY]]
+        self.flags = [["--remote_weight=%d" % (self.script != "reuse"), VERIFY], ["--remote_weight=%d" % (self.script != "here"), VERIFY]]
         if self.script == "disk":
             self.flags[0].append(DISK % self.group.path("disk"))
         if self.script == "alone":
@@ -330,11 +357,11 @@ class Scene:
         done = self.get(key)
         return done.stdout if done.returncode == OK else None
 
-    def left_over(self):
+    def left_over(self, clients=None):
         names = ("pending_writes", "committing_writes", "quarantined_writes", "quarantined_bytes", "pins", "moves")
         wanted = {"neap_store_" + name for name in names} | {"neap_store_tier_quarantined_bytes", "neap_local_transfers", "mooncake_p2p_inflight",
                                                              "mooncake_p2p_peer_inflight"}
-        lines = [line for client in self.group.clients for line in client.http("/metrics")[1].decode().splitlines()]
+        lines = [line for client in clients or self.group.clients for line in client.http("/metrics")[1].decode().splitlines()]
         found = [line for line in lines if line.split("{")[0].split(" ")[0] in wanted]
         assert len(found) >= len(wanted), found
         return [line for line in found if not line.endswith(" 0")]
@@ -351,7 +378,7 @@ class Scene:
 
     def run(self):
         """Whether it came to that state."""
-        first = self.options("master") if self.script != "recovery" else {}
+        first = self.options("master") if not self.script.startswith("recover") else {}
         with Cluster(0, **first) as self.group:
             try:
                 self.begin()
@@ -367,6 +394,7 @@ class Scene:
                 self.end()
             finally:
                 self.over.set()
+                self.may_go_on.set()
         return self.fired.is_set()
 
 
@@ -376,7 +404,8 @@ def play(role, script, at, variable, comes_about):
     try:
         fired = Scene(role, script, at, variable).run()
     except Exception as error:
-        return "%s: %s: %s" % (what, type(error).__name__, error or traceback.format_exc())
+        where = traceback.extract_tb(error.__traceback__)
+        return "%s: %s: %s (%s)" % (what, type(error).__name__, error, ", ".join("%s:%d" % (one.name, one.lineno) for one in where))
     return None if fired == comes_about else what + (": it came about, and is listed as what does not" if fired else ": it did not come about")
 
 
@@ -398,15 +427,15 @@ class States(unittest.TestCase):
         return ["%s.%s" % (machine, state) for machine, all_of_it in tables().items() if machine in MACHINES for state in all_of_it]
 
     def reached(self):
-        return [name + plus for name in self.every() if name not in UNREACHED for plus in ("", "+")]
+        return [name + plus for name in self.every() if name not in BEYOND for plus in ("", "+")]
 
     def test_the_lists_are_those_of_the_tables(self):
         known = tables()
         self.assertEqual(set(known), set(MACHINES) | set(ENGINES))
-        self.assertLessEqual(set(OTHERWISE) | set(UNREACHED) | {name.rstrip("+") for name in KILLED + STOPPED_AT}, set(self.every()))
+        self.assertLessEqual(set(OTHERWISE) | set(BEYOND) | {name.rstrip("+") for name in KILLED + STOPPED_AT}, set(self.every()))
         entered = {"%s.%s" % (machine, cell["go"]) for machine, states in known.items() for state in states.values()
                    for cell in state["cells"] if isinstance(cell, dict) and cell["go"] != state["name"]}
-        self.assertEqual({name for name in self.every() if name not in entered}, {name for name, why in UNREACHED.items() if why == BEGINS})
+        self.assertEqual({name for name in self.every() if name not in entered}, {name for name, why in BEYOND.items() if why == BEGINS})
 
     def test_killed(self):
         self.play_all(scenes("NEAP_KILL_AT", self.reached() if tool.FULL else KILLED))
@@ -417,7 +446,10 @@ class States(unittest.TestCase):
     def test_what_does_not_come_about(self):
         if not tool.FULL:
             self.skipTest("only with NEAP_FULL=1")
-        self.play_all(scenes("NEAP_KILL_AT", UNREACHED, False))
+        self.play_all(scenes("NEAP_KILL_AT", BEYOND, False))
+
+    def test_a_master_that_recovers(self):
+        self.play_all(("master", "recovering", "directory_life.RECOVERING", variable, True) for variable in ("NEAP_KILL_AT", "NEAP_STOP_AT"))
 
     def test_what_cannot_be_followed(self):
         port = tool.free_port()
