@@ -21,7 +21,8 @@ DEADLINE = 6 * tool.SLOW  # of each operation
 HANG = DEADLINE + tool.PATIENCE  # one that is not through by then ignores its deadline
 SIZES = {"small": 1000, "large": 900000}
 STOPPED = 1.5 * cluster.LEASE_MS / 1000  # longer than any lease
-VERIFY = "--verify=crc32c"
+COMMON = ["--verify=crc32c", "--local_buffer_size=8M",
+          '--tiered_backend_config={"tiers":[{"type":"DRAM","capacity":"32MB","priority":100,"slab_size":"2MB"}]}']
 DISK = ('--tiered_backend_config={"tiers":[{"type":"DRAM","capacity":"4MB","priority":100,"slab_size":"2MB"},'
         '{"type":"STORAGE","capacity":"64MB","priority":1,"storage_filepath":"%s"}]}')
 
@@ -237,14 +238,14 @@ class Scene:
     def do_silence(self):
         """A third one dies."""
         yield self.put("kept")
-        third = self.group.add(VERIFY)
+        third = self.group.add(*COMMON)
         third.kill()
         yield self.lose(third)
 
     def do_farewell(self):
         """A third one leaves."""
         yield self.put("kept")
-        third = self.group.add(VERIFY)
+        third = self.group.add(*COMMON)
         third.signal(signal.SIGTERM)
         yield self.lose(third)
 
@@ -267,7 +268,7 @@ class Scene:
         """A master that does not know yet what there is."""
         yield self.put("kept")
         self.group.restart_master()
-        assert b"REPLICA_IS_NOT_READY" in self.put("unknown").stderr
+        until("a master that recovers", lambda: b"REPLICA_IS_NOT_READY" in self.put("unknown").stderr)
         self.group.master.signal(signal.SIGKILL if self.kills else signal.SIGSTOP)
         self.fired.set()
         yield self.get("kept")
@@ -283,7 +284,7 @@ class Scene:
         yield self.fired.wait(tool.PATIENCE)
 
     def begin(self):
-        self.flags = [["--remote_weight=%d" % (self.script != "reuse"), VERIFY], ["--remote_weight=%d" % (self.script != "here"), VERIFY]]
+        self.flags = [COMMON + ["--remote_weight=%d" % (self.script != without)] for without in ("reuse", "here")]
         if self.script == "disk":
             self.flags[0].append(DISK % self.group.path("disk"))
         if self.script == "alone":
@@ -419,7 +420,7 @@ def scenes(variable, states, comes_about=True):
 
 class States(unittest.TestCase):
     def play_all(self, scenes):
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(3) as pool:  # they mostly wait
             wrong = [one for one in pool.map(lambda scene: play(*scene), scenes) if one]
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
