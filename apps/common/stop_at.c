@@ -23,9 +23,7 @@ static struct {
 
 static void on_turn_over(struct ev_loop *loop, ev_prepare *watcher, int events)
 {
-	(void)events;
-	ev_ref(loop);
-	ev_prepare_stop(loop, watcher);
+	(void)loop, (void)watcher, (void)events;
 	(void)raise(stop.number);
 }
 
@@ -35,9 +33,10 @@ static void arrive(void)
 		(void)raise(stop.number);
 		return;
 	}
+	/* Behind all that the loop has still to call, among it the rest of this turn; the loop may not come round again. */
 	ev_prepare_init(&stop.turn_over, on_turn_over);
-	ev_prepare_start(stop.loop, &stop.turn_over);
-	ev_unref(stop.loop); /* it alone shall not keep the loop */
+	ev_set_priority(&stop.turn_over, EV_MINPRI);
+	ev_feed_event(stop.loop, &stop.turn_over, EV_CUSTOM);
 }
 
 static void on_transition(struct neap_machine *machine, uint64_t argument)

@@ -19,7 +19,7 @@ from tool import until
 OK, FAILED, UNREACHED, NO_KEY = 0, 1, 3, 4
 DEADLINE = 6 * tool.SLOW  # of each operation
 HANG = DEADLINE + tool.PATIENCE  # one that is not through by then ignores its deadline
-SIZES = {"small": 1000, "large": 900000}
+SIZES = {"small": 1000, "large": 900000, "late": 3000000, "reuse": 3000000}  # late: more than is sent in a turn
 STOPPED = 1.5 * cluster.LEASE_MS / 1000  # longer than any lease
 COMMON = ["--verify=crc32c", "--local_buffer_size=8M",
           '--tiered_backend_config={"tiers":[{"type":"DRAM","capacity":"32MB","priority":100,"slab_size":"2MB"}]}']
@@ -80,6 +80,14 @@ def tables():
     return {machine["name"]: {state["name"]: state for state in machine["states"]} for machine in made["machines"]}
 
 
+def is_stopped(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Happened(Exception):
     pass
 
@@ -115,9 +123,7 @@ class Scene:
                 if process.process.returncode == -signal.SIGKILL:
                     fired.set()
                 return
-            with open("/proc/%d/stat" % process.process.pid) as file:
-                stopped = file.read().rsplit(")", 1)[1].split()[0] == "T"
-            if stopped:
+            if is_stopped(process.process.pid):
                 fired.set()
                 self.over.wait(STOPPED)
                 self.may_go_on.wait()
@@ -210,9 +216,9 @@ class Scene:
 
     def do_late(self):
         """The owner's grant comes when its lease is over."""
-        yield self.put("late", "--direction=forward")
+        yield self.put("forward", "--direction=forward")
         assert self.other_fired.is_set()
-        yield self.get("late")
+        yield self.get("forward")
 
     def do_reuse(self):
         """While the accessor does not get on with its write the owner gives the memory to other values, which then are what it holds."""
@@ -221,11 +227,11 @@ class Scene:
         slow.start()
         assert self.fired.wait(tool.PATIENCE)
         until("the reservation to end", lambda: not self.left_over([self.owner]))
-        for i in range(4):
+        for i in range(2):
             assert self.put("reuse/%d" % i, through=self.owner).returncode == OK
         self.may_go_on.set()
         slow.join(HANG)
-        for i in range(4):
+        for i in range(2):
             yield self.get("reuse/%d" % i, through=self.owner)
 
     def do_orphan(self):
