@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 import unittest
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import cluster
@@ -273,8 +274,11 @@ class Scene:
     def do_recovering(self):
         """A master that does not know yet what there is."""
         yield self.put("kept")
-        self.group.restart_master()
-        until("a master that recovers", lambda: b"REPLICA_IS_NOT_READY" in self.put("unknown").stderr)
+        port = tool.free_port()
+        self.group.master.kill()
+        self.group.master = self.group.start_master("--metrics_port=%d" % port)
+        with urllib.request.urlopen("http://127.0.0.1:%d/health" % port, timeout=tool.PATIENCE) as answer:
+            assert answer.read() == b"RECOVERING\n"
         self.group.master.signal(signal.SIGKILL if self.kills else signal.SIGSTOP)
         self.fired.set()
         yield self.get("kept")
