@@ -103,7 +103,13 @@ static void write_inside(const struct peer_call *call, const struct write_remote
 		.crc = (uint32_t)request->crc32c,
 	};
 	uint64_t retry_after_ns;
+	/* Before the value is there: afterwards a refusal for want of room would be a lie. */
+	struct peer_operation *operation = call->service->options.settle ? peer_operation_begin(call, &key) : NULL;
+	if (call->service->options.settle && !operation)
+		return;
 	int error = neap_owner_put_copy(call->service->owner, &copy, &reply.generation, &retry_after_ns);
+	if (error && operation)
+		(void)peer_operation_end(operation);
 	if (error == NEAP_STORE_OBJECT_ALREADY_EXISTS) {
 		answer_existing(call, request, request->value.length);
 		return;
@@ -116,7 +122,10 @@ static void write_inside(const struct peer_call *call, const struct write_remote
 	neap_owner_look_up(call->service->owner, &key, &facts);
 	reply.has_crc = facts.has_crc;
 	reply.crc32c = facts.crc;
-	peer_settle_call(call, &key, &reply);
+	if (operation)
+		peer_settle(operation, &reply);
+	else
+		peer_answer(call, &reply);
 }
 
 static void pulled(void *user, const struct neap_moved *moved)

@@ -443,6 +443,36 @@ START_TEST(operations_have_a_limit)
 }
 END_TEST
 
+static int settle_at_once(void *user, struct neap_settle *settle)
+{
+	(void)user;
+	(void)settle;
+	return NEAP_STORE_OK;
+}
+
+static void narrow_with_directory(struct neap_owner_options *owner, struct neap_peer_service_options *service)
+{
+	narrow(owner, service);
+	service->settle = settle_at_once;
+}
+
+/* What is refused for want of room to wait for the directory is not there. */
+START_TEST(no_room_is_said_before_the_value_is_there)
+{
+	struct rig_slices slices;
+	rig_open(narrow_with_directory);
+	struct write_remote_data pull = {.key = rig_text("k"), .src_buffers = rig_grant(first(), &slices, 0, MIB, 1, NEAP_MAY_READ)};
+	rig_ask(first(), &call, &neap_method_write_remote_data, &pull, 5000, NULL);
+	rig_await_operation();
+	ck_assert_int_eq(rig_write_inside(second(), "x", "value", 5, NULL), NEAP_STORE_NO_AVAILABLE_HANDLE);
+	ck_assert(!rig_exists("x"));
+	ck_assert_int_eq(rig_status(&call), 0);
+	ck_assert_int_eq(rig_write_inside(second(), "x", "value", 5, NULL), 0);
+	ck_assert_int_eq(rig_write_inside(second(), "x", "value", 5, NULL), 0); /* the same again */
+	rig_close();
+}
+END_TEST
+
 /* --- what is not theirs ---------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(grants_are_for_ones_own_engine)
@@ -612,6 +642,7 @@ int main(void)
 	tcase_add_test(cases, reservations_have_a_quota);
 	tcase_add_test(cases, pins_have_a_quota);
 	tcase_add_test(cases, operations_have_a_limit);
+	tcase_add_test(cases, no_room_is_said_before_the_value_is_there);
 	cases = add_case(suite, "what is not theirs");
 	tcase_add_checked_fixture(cases, setup, rig_close);
 	tcase_add_test(cases, grants_are_for_ones_own_engine);
