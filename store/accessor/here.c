@@ -150,7 +150,8 @@ void accessor_do_keep(struct neap_machine *machine, uint64_t argument)
 static uint8_t settle_as(struct accessor_op *op, int result)
 {
 	const struct neap_store_outcome outcome = op->outcome;
-	bool refused = result != NEAP_STORE_OK && result != NEAP_STORE_OBJECT_NOT_FOUND && result != NEAP_ETIMEDOUT && result != NEAP_ECLOSED;
+	bool is_verdict = result != NEAP_ETIMEDOUT && result != NEAP_ECANCELED && result != NEAP_ECLOSED;
+	bool refused = is_verdict && result != NEAP_STORE_OK && result != NEAP_STORE_OBJECT_NOT_FOUND;
 	if (!outcome.created && refused) /* what was here before us was a second version, and goes: ours may be the first one's bytes */
 		return store_put_on_EMPTY;
 	switch (result) {
@@ -162,6 +163,7 @@ static uint8_t settle_as(struct accessor_op *op, int result)
 		put_there_elsewhere(op);
 		return store_put_on_ANSWERED;
 	case NEAP_ETIMEDOUT:
+	case NEAP_ECANCELED:
 	case NEAP_STORE_INTERNAL_ERROR: /* the directory has failed, not refused */
 		accessor_blame(op, result, "the value is here, but the directory does not know it yet");
 		return store_put_on_UNSURE;
@@ -196,6 +198,10 @@ void accessor_do_settle(struct neap_machine *machine, uint64_t argument)
 	op->settle.tier = facts.tier;
 	if (places->settle && facts.exists && facts.generation == op->settle.generation)
 		result = places->settle(places->directory, &op->settle);
+	if (result == NEAP_SETTLING && op->stopped) { /* while it was copied */
+		accessor_forget_settling(op);
+		result = op->stopped;
+	}
 	if (result != NEAP_SETTLING)
 		post(op, settle_as(op, result));
 }

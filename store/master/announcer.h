@@ -110,7 +110,8 @@ struct neap_announcer_watch {
 	int error;
 };
 #define NEAP_ANNOUNCER_ACCEPTED 1
-/* NEAP_ANNOUNCER_ACCEPTED: it is, and `done` is not called. 0: `done` will be. NEAP_EINVAL, NEAP_ECLOSED. */
+/* NEAP_ANNOUNCER_ACCEPTED: it is, and `done` is not called. 0: `done` will be. NEAP_ETIMEDOUT: it is not, and the deadline has passed;
+ * NEAP_EINVAL, NEAP_ECLOSED. */
 int neap_announcer_ask(struct neap_announcer *announcer, struct neap_announcer_watch *watch);
 void neap_announcer_forget(struct neap_announcer_watch *watch); /* harmless when it has ended */
 /* The directory, this one or one before it, has accepted this value. */

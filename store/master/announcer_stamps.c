@@ -167,12 +167,14 @@ int neap_announcer_ask(struct neap_announcer *announcer, struct neap_announcer_w
 	if (announcer->leaving || announcer->gone)
 		return NEAP_ECLOSED;
 	if (!watch->done || watch->slot || watch->generation == 0 || watch->key.length == 0 || watch->key.length > ANNOUNCER_KEY_MAX ||
-	    watch->deadline_ns <= neap_now(announcer->reactor))
+	    watch->deadline_ns == 0)
 		return NEAP_EINVAL;
 	watch->hash = announcer_hash(announcer, watch->key, watch->segment);
 	const struct announcer_entry *entry = announcer_find(announcer, watch->hash, watch->key, watch->segment);
 	if (announcer_stamp_of(announcer, watch->hash, watch->generation))
 		return NEAP_ANNOUNCER_ACCEPTED;
+	if (watch->deadline_ns <= neap_now(announcer->reactor)) /* whoever asks has been late himself: that is no refusal */
+		return NEAP_ETIMEDOUT;
 	int error = neap_timer_start(announcer->reactor, &watch->timer, watch->deadline_ns, too_late, announcer);
 	if (error)
 		return error;

@@ -153,6 +153,12 @@ START_TEST(asking)
 	of = rig_value(a, value);
 	ck_assert_int_eq(rig_ask(a, value, 20), NEAP_ETIMEDOUT);
 	ck_assert_int_eq(rig_ask(a, value, 1000), 0); /* it was tried on */
+	/* whoever asks too late has not been refused */
+	sim_node_pause(rig_present()->node, 100 * MS);
+	value = rig_put(a, "three", 100);
+	ck_assert_int_eq(rig_ask(a, value, 0), NEAP_ETIMEDOUT);
+	ck_assert_int_eq(rig_ask(a, value, 1000), 0);
+	ck_assert_int_eq(rig_ask(a, value, 0), NEAP_ANNOUNCER_ACCEPTED);
 	rig_close();
 }
 END_TEST

@@ -434,6 +434,31 @@ START_TEST(canceled_while_nobody_was_told)
 }
 END_TEST
 
+/* The time of a put is over, or its caller has enough, while the value is being copied: it is here then, and FAILED would be a lie. */
+START_TEST(late_while_it_was_copied)
+{
+	const struct neap_put_options options = {.deadline_ns = 50 * MS};
+	struct rig_outcome outcome = {0};
+	struct neap_key key = rig_key("k");
+	struct neap_slice_of slice = {b->memory, 3000000};
+	neap_operation_id operation;
+	rig_master_crash();
+	rig_fill(b->memory, slice.length, 3);
+	ck_assert_int_eq(neap_store_put(b->store, &key, &slice, 1, _i ? NULL : &options, rig_done, &outcome, &operation), 0);
+	sim_run_for(rig.sim, 1000); /* a few turns, and each copies a piece */
+	if (_i)
+		neap_store_cancel(b->store, operation);
+	else
+		sim_node_pause(b->node, 100 * MS);
+	ck_assert(rig_until(&outcome.done, 1000));
+	ck_assert_msg(outcome.outcome.status == NEAP_STORE_UNKNOWN, "%d: %s", outcome.outcome.status, outcome.why);
+	rig_master_start(true);
+	ck_assert(rig_until_true(is_full, b, 30000));
+	rig_for(3000);
+	rig_must_get(b, "k", slice.length, 3, NEAP_REVERSE);
+}
+END_TEST
+
 struct batch_end {
 	uint32_t told, canceled, succeeded, count;
 	bool finished;
@@ -677,6 +702,7 @@ int main(void)
 	tcase_add_loop_test(cluster, drained_too_late, 0, 2);
 	tcase_add_test(cluster, no_room_for_a_copy_here);
 	tcase_add_loop_test(cluster, canceled_while_nobody_was_told, 0, 2);
+	tcase_add_loop_test(cluster, late_while_it_was_copied, 0, 2);
 	tcase_add_test(cluster, a_batch_is_canceled);
 	tcase_add_loop_test(cluster, refused_in_this_process, 0, 2);
 	tcase_add_loop_test(cluster, closed_in_the_middle, 0, 12);
