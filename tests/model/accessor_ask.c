@@ -157,10 +157,13 @@ bool next_owner(struct step *step, uint8_t index)
 	struct op *op = &step->world->ops[index];
 	if (op->deadline)
 		op->stopped = true;
-	if (op->stopped || op->final || op->next_route >= scenario_of(step)->owners)
-		return false;
-	op->owner = op->next_route++;
-	return true;
+	uint8_t owners = scenario_of(step)->owners;
+	while (!op->stopped && !op->final && op->next_route < owners) {
+		op->owner = (uint8_t)((op->next_route++ + scenario_of(step)->starts[index]) % owners);
+		if (op->routes >> op->owner & 1u)
+			return true;
+	}
+	return false;
 }
 
 void reached(struct step *step, uint8_t index, bool there)
@@ -182,6 +185,16 @@ void reach(struct step *step, uint8_t index)
 		reached(step, index, true);
 }
 
+/* Whom the directory names. False: nobody. Of a key that it does not know while it recovers it says nothing. */
+static bool routes(const struct step *step, struct op *op)
+{
+	const struct directory *directory = &step->world->directory;
+	bool is_there = is_directory_asked(step) && directory->route != NONE;
+	op->exists = is_there && op->kind == PUT;
+	op->routes = is_there ? (uint8_t)(1u << directory->route) : (uint8_t)((1u << scenario_of(step)->owners) - 1);
+	return is_there || !is_directory_asked(step) || (op->kind == PUT && (!directory->recovering || !has(step, RECOVERY)));
+}
+
 /* placed() in accessor.c, put_placed(), get_placed() */
 void placed(struct step *step, uint8_t index, bool any)
 {
@@ -191,7 +204,10 @@ void placed(struct step *step, uint8_t index, bool any)
 	op->known_epochs = 0;
 	for (uint32_t i = 0; i < OWNERS; i++)
 		op->known_epochs = (uint8_t)(op->known_epochs | step->world->owners[i].epoch << i);
-	if (op->kind == GET)
+	any = routes(step, op) && any;
+	if (op->exists && any)
+		post_op(step, index, store_put_on_EXISTS);
+	else if (op->kind == GET)
 		post_op(step, index, any ? (uint8_t)store_get_on_ANSWERED : (uint8_t)store_get_on_REFUSED);
 	else
 		post_op(step, index, any ? (uint8_t)store_put_on_ANSWERED : (uint8_t)store_put_on_REFUSED);

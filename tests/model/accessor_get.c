@@ -138,6 +138,7 @@ void get_action(struct step *step, uint8_t index, uint8_t action)
 	case store_get_do_next: next(step, index); break;
 	case store_get_do_pin: ask(step, index, PIN_KEY); break;
 	case store_get_do_read: pieces_of_op(step, index, FORWARD_READ); break;
+	case store_get_do_fetch: fetch(step, index); break;
 	case store_get_do_move: move(step, index); break;
 	case store_get_do_recall: recall(step, index); break;
 	case store_get_do_check: check(step, index); break;

@@ -10,8 +10,10 @@ static void leave_behind(struct step *step, uint8_t index, uint8_t event)
 	post_op(step, index, event);
 }
 
-static void conclude(struct step *step, struct op *op, uint8_t index, bool created, uint8_t version)
+/* put_conclude() */
+void conclude(struct step *step, uint8_t index, bool created, uint8_t version)
 {
+	struct op *op = &step->world->ops[index];
 	bool differs = scenario_of(step)->sums && version != index + 1;
 	op->version = version;
 	op->created = created;
@@ -39,7 +41,7 @@ static void looked(struct step *step, struct op *op, uint8_t index, const struct
 {
 	bool exists = reply->version != 0, pending = reply->id != 0;
 	if (exists) {
-		conclude(step, op, index, reply->created && op->write_id != 0, reply->version);
+		conclude(step, index, reply->created && op->write_id != 0, reply->version);
 		post_op(step, index, store_put_on_ANSWERED);
 	} else if (op->kind != RESOLVE) {
 		post_op(step, index, store_put_on_EMPTY);
@@ -57,12 +59,32 @@ void put_answered(struct step *step, uint8_t index, const struct message *reply)
 	case PRE_WRITE: reserved(step, op, index, reply); break;
 	case COMMIT:
 	case WRITE_REMOTE: /* committed() */
-		conclude(step, op, index, reply->created, reply->version);
+		conclude(step, index, reply->created, reply->version);
 		post_op(step, index, store_put_on_ANSWERED);
 		break;
 	case LOOK_UP: looked(step, op, index, reply); break;
 	default: post_op(step, index, store_put_on_ANSWERED); break; /* revoked() */
 	}
+}
+
+/* directory_refused(). False: it is about something else. */
+static bool directory_refused(struct step *step, uint8_t index, uint8_t status)
+{
+	struct op *op = &step->world->ops[index];
+	uint8_t event = store_put_on_REFUSED;
+	if (status == ELSEWHERE) {
+		op->outcome = SUCCESS;
+		op->created = false;
+		event = store_put_on_ANSWERED;
+	} else if (status == DIFFERS) {
+		op->final = true;
+	} else if (status == NOT_READY) {
+		event = store_put_on_UNSURE;
+	} else {
+		return false;
+	}
+	post_op(step, index, event);
+	return true;
 }
 
 static void commit_refused(struct step *step, uint8_t index, uint8_t status)
@@ -98,10 +120,15 @@ static void look_over(struct step *step, uint8_t index)
 void put_refused(struct step *step, uint8_t index, uint8_t asked, uint8_t status)
 {
 	switch (asked) {
-	case COMMIT: commit_refused(step, index, status); break;
+	case COMMIT:
+		if (!directory_refused(step, index, status))
+			commit_refused(step, index, status);
+		break;
 	case REVOKE: revoke_refused(step, index, status); break;
 	case LOOK_UP: look_over(step, index); break;
-	default: /* refused_plainly() */
+	default: /* move_refused(), refused_plainly() */
+		if (asked == WRITE_REMOTE && directory_refused(step, index, status))
+			break;
 		post_op(step, index, status == EXISTS ? (uint8_t)store_put_on_EXISTS : (uint8_t)store_put_on_REFUSED);
 		break;
 	}
@@ -150,7 +177,9 @@ static void look(struct step *step, uint8_t index)
 	struct op *op = &step->world->ops[index];
 	if (op->kind == RESOLVE && op->deadline)
 		op->stopped = true; /* accessor_next_owner() */
-	if (op->stopped)
+	bool nowhere = op->stopped || (op->exists && !next_owner(step, index));
+	op->exists = false;
+	if (nowhere)
 		look_over(step, index);
 	else
 		ask(step, index, LOOK_UP);
@@ -204,6 +233,13 @@ void put_action(struct step *step, uint8_t index, uint8_t action)
 		end(step, index);
 		break;
 	case store_put_do_end: end(step, index); break;
+	case store_put_do_keep: keep(step, index); break;
+	case store_put_do_settle: settle(step, index); break;
+	case store_put_do_forget:
+		op->settling = false;
+		op->outcome = UNKNOWN;
+		end(step, index);
+		break;
 	case store_put_do_tell: tell(step, index, false); break;
 	case store_put_do_tell_held: tell(step, index, true); break;
 	default: release(step, index); break;

@@ -37,7 +37,8 @@ static const char *method_name(uint8_t method)
 static const char *status_name(uint8_t status)
 {
 	static const char *const statuses[] = {"OK", "ALREADY_EXISTS", "IS_PROCESSING", "NOT_FOUND", "NO_AVAILABLE_HANDLE", "LEASE_EXPIRED",
-	                                       "INVALID_WRITE", "DATA_COPY_FAILED", "TRANSFER_FAIL", "no session", "not sent", "UNAVAILABLE"};
+	                                       "INVALID_WRITE", "DATA_COPY_FAILED", "TRANSFER_FAIL", "no session", "not sent", "UNAVAILABLE",
+	                                       "REPLICA_IS_NOT_READY", "REPLICA_NUM_EXCEEDED", "CAS_FAILED"};
 	return statuses[status];
 }
 
@@ -89,6 +90,12 @@ static bool left(const struct list *list, enum budget budget)
 	return budget_left(list->world, budget);
 }
 
+static bool are_alike(const struct scenario *s, uint32_t left, uint32_t right)
+{
+	return s->kinds[left] == s->kinds[right] && s->ways[left] == s->ways[right] && s->keys[left] == s->keys[right] &&
+	       s->here[left] == s->here[right] && s->starts[left] == s->starts[right];
+}
+
 /* Of alike operations the one with the lower number begins first: they differ in nothing else. */
 static bool may_start(const struct list *list, uint8_t index)
 {
@@ -97,7 +104,7 @@ static bool may_start(const struct list *list, uint8_t index)
 		return false;
 	const struct scenario *s = list->setting->scenario;
 	for (uint32_t i = 0; i < index; i++)
-		if (s->kinds[i] == s->kinds[index] && s->ways[i] == s->ways[index] && list->world->ops[i].at == 0 && !list->world->ops[i].told)
+		if (are_alike(s, i, index) && list->world->ops[i].at == 0 && !list->world->ops[i].told)
 			return false;
 	return true;
 }
@@ -113,6 +120,9 @@ bool answer_may_come(const struct world *world, uint8_t index)
 	}
 	const struct owner *owner = &world->owners[op->owner];
 	const struct lane *lane = &owner->lanes[index];
+	const struct wait *wait = &owner->waits[index];
+	if (wait->method == op->ask && wait->serial == op->serial)
+		return true;
 	if (lane->phase == UNDER_WAY && lane->serial == op->serial && lane->attempt == op->attempts) {
 		for (uint32_t i = 0; i < RECORDS; i++)
 			if (owner->records[i].type != NO_RECORD && owner->records[i].op == index && owner->records[i].answer_serial == op->serial)
@@ -226,6 +236,8 @@ static void of_op(struct list *list, uint8_t index)
 		of_batch(list, index);
 	if (op->summing)
 		can(list, HAPPENS_SUMMED, index, 0);
+	if (op->settling && op->deadline)
+		can(list, HAPPENS_SETTLE_LATE, index, 0);
 }
 
 /* The owner counts from when it answers, the accessor from when it asked: whoever still counts on the lease sees its end first. */
@@ -313,8 +325,9 @@ static void of_owner(struct list *list, uint8_t index)
 		if (left(list, FORGET) && owner->lanes[i].serial > 0 && !list->world->ops[i].told)
 			can(list, HAPPENS_SESSION_LOST, index, i);
 	}
-	if (owner->value != NONE && left(list, REMOVE))
-		can(list, HAPPENS_REMOVED, index, 0);
+	for (uint8_t i = 0; i < KEYS; i++)
+		if (owner->keys[i].value != NONE && left(list, REMOVE))
+			can(list, HAPPENS_REMOVED, index, i);
 	if (owner->filler == NONE && !owner->leaving && left(list, FILL)) {
 		for (uint32_t i = 0; i < list->setting->scenario->slots; i++)
 			if (owner->slots[i].phase == FREE) {
@@ -326,6 +339,31 @@ static void of_owner(struct list *list, uint8_t index)
 		can(list, HAPPENS_LEAVES, index, 0);
 	if (left(list, RESTART))
 		can(list, HAPPENS_RESTARTED, index, 0);
+}
+
+static void of_directory(struct list *list)
+{
+	const struct world *world = list->world;
+	for (uint8_t i = 0; i < list->setting->scenario->owners; i++) {
+		const struct owner *owner = &world->owners[i];
+		for (uint8_t k = 0; k < OPS; k++)
+			if (owner->waits[k].method != NO_METHOD && left(list, LOSS))
+				can(list, HAPPENS_WAIT_LATE, i, k);
+		if (owner->full)
+			can(list, HAPPENS_OPERATIONS_ROOM, i, 0);
+		else if (left(list, FULL))
+			can(list, HAPPENS_OPERATIONS_FULL, i, 0);
+		if (may_announce(world, list->setting, i))
+			can(list, HAPPENS_ANNOUNCED, i, 0);
+		if (owner->keys[0].answer)
+			can(list, HAPPENS_ANSWERED, i, 0);
+		if (owner->keys[0].answer && left(list, LOSS))
+			can(list, HAPPENS_ANSWER_LOST, i, 0);
+	}
+	if (left(list, MASTER))
+		can(list, HAPPENS_MASTER_RESTARTED, 0, 0);
+	if (may_recover(world, list->setting))
+		can(list, HAPPENS_RECOVERED, 0, 0);
 }
 
 static void of_network(struct list *list)
@@ -354,6 +392,8 @@ uint32_t events_of(const struct world *world, const struct setting *setting, str
 		of_op(&list, i);
 	for (uint8_t i = 0; i < setting->scenario->owners; i++)
 		of_owner(&list, i);
+	if (setting->scenario->directory)
+		of_directory(&list);
 	of_network(&list);
 	return list.count;
 }

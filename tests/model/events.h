@@ -29,6 +29,7 @@
 	E(SUMMED, summed, "operation %u's bytes are summed")                                                              \
 	E(PASS_UNTIL, until, "no call of operation %u can be on its way any more")                                        \
 	E(ASK_RESOLVE, resolve, "the caller of operation %u asks what became of it")                                      \
+	E(SETTLE_LATE, settle_late, "operation %u has waited for the directory until its deadline")                        \
 	E(LEASE_ENDS, lease, "owner %u: the lease of record %u ends")                                                     \
 	E(RECORD_TIMER, record_timer, "owner %u: the timer of record %u fires")                                           \
 	E(SEALED, sealed, "owner %u: the grant of record %u has ended, with the grace period")                            \
@@ -40,11 +41,19 @@
 	E(MOVE_HELD, move_held, "owner %u: the transfer of record %u fails, and the transport keeps the memory")          \
 	E(MOVE_RELEASED, move_released, "owner %u: the transport lets go of the memory of record %u")                     \
 	E(CONNECTION_LOST, cut, "owner %u loses the connection of operation %u's process")                                \
-	E(REMOVED, remove, "owner %u: the key is removed")                                                                \
+	E(REMOVED, remove, "owner %u: key %u is removed")                                                                 \
 	E(FILLED, fill, "owner %u: another key is put")                                                                   \
 	E(RESTARTED, restart, "owner %u dies and starts anew, empty")                                                     \
 	E(LEAVES, leave, "owner %u leaves")                                                                               \
-	E(SESSION_LOST, forget, "owner %u forgets which calls of operation %u it has executed")
+	E(SESSION_LOST, forget, "owner %u forgets which calls of operation %u it has executed")                            \
+	E(WAIT_LATE, wait_late, "owner %u has waited for the directory as long as the call of operation %u allows")        \
+	E(ANNOUNCED, announce, "the directory hears from owner %u of its value")                                           \
+	E(ANSWERED, told, "owner %u learns what the directory made of its value")                                          \
+	E(ANSWER_LOST, untold, "owner %u does not learn what the directory made of its value")                             \
+	E(MASTER_RESTARTED, master, "the directory dies and starts anew, empty")                                           \
+	E(RECOVERED, recovered, "the directory has heard from all owners")                                                 \
+	E(OPERATIONS_FULL, full, "owner %u has as many commits and transfers under way as it may")                         \
+	E(OPERATIONS_ROOM, room, "owner %u has room for operations again")
 
 #define AS_KIND(kind, name, text) HAPPENS_##kind,
 enum { EVENTS(AS_KIND) EVENT_KINDS };

@@ -90,6 +90,7 @@ static void fingerprint(const struct world *world, uint8_t owners, uint64_t *low
 	uint64_t counts = messages << 8 | pieces;
 	absorb(sums, &counts, sizeof counts);
 	absorb(sums, world->budgets, sizeof world->budgets);
+	absorb(sums, &world->directory, sizeof world->directory);
 	absorb(sums, world->ops, sizeof world->ops);
 	absorb(sums, world->owners, owners * sizeof world->owners[0]);
 	absorb(sums, world->messages, messages * sizeof world->messages[0]);
@@ -162,7 +163,8 @@ static const char *look_at_end(const struct world *world)
 {
 	for (uint32_t i = 0; i < OWNERS; i++)
 		for (uint8_t k = 0; k < SLOTS; k++)
-			if (world->owners[i].slots[k].phase != FREE && world->owners[i].value != k && world->owners[i].filler != k)
+			if (world->owners[i].slots[k].phase != FREE && world->owners[i].keys[0].value != k && world->owners[i].keys[1].value != k &&
+			    world->owners[i].filler != k)
 				return "memory is lost: nobody holds it and it is not free";
 	for (uint32_t i = 0; i < OPS; i++)
 		if (is_lent_or_recalling(&world->ops[i]))

@@ -7,13 +7,28 @@
 #include "tests/model/world.h"
 #include <string.h>
 
+/* Notes what the key has in the beginning, be it that the directory alone knows. */
+static void look_around(struct step *step, uint8_t index)
+{
+	struct op *op = &step->world->ops[index];
+	const struct directory *directory = &step->world->directory;
+	for (uint8_t i = 0; i < OWNERS; i++) {
+		const struct key *key = key_at(step, i, index);
+		if (key->value != NONE && key->known)
+			op->seen = (uint8_t)(op->seen | 1u << key->version);
+	}
+	if (directory->route != NONE)
+		op->seen = (uint8_t)(op->seen | 1u << directory->version);
+}
+
 static void start(struct step *step, uint8_t index)
 {
 	struct op *op = &step->world->ops[index];
-	for (uint32_t i = 0; i < OWNERS; i++)
-		if (step->world->owners[i].value != NONE)
-			op->seen = (uint8_t)(op->seen | 1u << step->world->owners[i].version);
-	post_op(step, index, op->kind == GET ? (uint8_t)store_get_on_START : (uint8_t)store_put_on_START);
+	look_around(step, index);
+	if (begins_here(step, index))
+		post_op(step, index, op->kind == GET ? (uint8_t)store_get_on_HERE : (uint8_t)store_put_on_HERE);
+	else
+		post_op(step, index, op->kind == GET ? (uint8_t)store_get_on_START : (uint8_t)store_put_on_START);
 }
 
 /* take_up() in accessor.c */
@@ -41,11 +56,10 @@ static void resolve(struct step *step, uint8_t index)
 	op->serial = kept.serial;
 	op->known_epochs = kept.known_epochs;
 	op->commits = kept.commits;
+	op->accepted = kept.accepted;
 	memcpy(op->grants, kept.grants, sizeof op->grants);
 	op->buffer[0] = op->buffer[1] = JUNK;
-	for (uint32_t i = 0; i < OWNERS; i++)
-		if (step->world->owners[i].value != NONE)
-			op->seen = (uint8_t)(op->seen | 1u << step->world->owners[i].version);
+	look_around(step, index);
 	post_op(step, index, store_put_on_EXISTS);
 }
 
@@ -156,6 +170,7 @@ static void event_of_op(struct step *step, const struct event *event)
 	case HAPPENS_GRANT_OVER: accessor_grant_over(step, index, event->b); break;
 	case HAPPENS_SUMMED: summed(step, index); break;
 	case HAPPENS_PASS_UNTIL: pass_until(step, index); break;
+	case HAPPENS_SETTLE_LATE: settled(step, index, TOO_LATE); break;
 	default: resolve(step, index); break;
 	}
 }
@@ -183,6 +198,8 @@ static void move_over(struct step *step, uint8_t owner, uint8_t index, bool fail
 	pieces_end(step, record->op, true, owner, id_of(&step->world->owners[owner], index), held);
 	uint8_t event = record->push ? move_record_on_MOVED_OUT : move_record_on_MOVED_IN;
 	record->held = held && has(step, HELD_MEMORY);
+	if (record->here && !failed)
+		copied_here(step, owner, index);
 	if (failed)
 		event = record->held ? move_record_on_HELD : move_record_on_FAILED;
 	post(step, owner, index, event);
@@ -221,7 +238,9 @@ static void restart(struct step *step, uint8_t index)
 		}
 	}
 	memset(owner, 0, sizeof *owner);
-	owner->value = owner->pending = owner->filler = NONE;
+	owner->filler = NONE;
+	for (uint32_t i = 0; i < KEYS; i++)
+		owner->keys[i].value = owner->keys[i].pending = NONE;
 	owner->epoch = (uint8_t)(epoch ^ 1u);
 }
 
@@ -271,7 +290,7 @@ static void event_of_owner(struct step *step, const struct event *event)
 		break;
 	case HAPPENS_REMOVED:
 		(void)spend(step, REMOVE);
-		key_withdraw(step, owner);
+		key_withdraw(step, owner, index);
 		break;
 	case HAPPENS_FILLED:
 		(void)spend(step, FILL);
@@ -283,6 +302,33 @@ static void event_of_owner(struct step *step, const struct event *event)
 		owner_leave(step, owner);
 		break;
 	default: forget(step, owner, index); break;
+	}
+}
+
+static void event_of_directory(struct step *step, const struct event *event)
+{
+	struct directory *directory = &step->world->directory;
+	switch (event->kind) {
+	case HAPPENS_WAIT_LATE:
+		(void)spend(step, LOSS);
+		wait_too_late(step, event->a, event->b);
+		break;
+	case HAPPENS_ANNOUNCED: announce(step, event->a); break;
+	case HAPPENS_ANSWERED: announced(step, event->a); break;
+	case HAPPENS_ANSWER_LOST:
+		(void)spend(step, LOSS);
+		step->world->owners[event->a].keys[0].answer = 0;
+		break;
+	case HAPPENS_MASTER_RESTARTED:
+		(void)spend(step, MASTER);
+		master_restart(step);
+		break;
+	case HAPPENS_RECOVERED: directory->recovering = false; break;
+	default:
+		if (event->kind == HAPPENS_OPERATIONS_FULL)
+			(void)spend(step, FULL);
+		step->world->owners[event->a].full = event->kind == HAPPENS_OPERATIONS_FULL;
+		break;
 	}
 }
 
@@ -311,6 +357,8 @@ void event_apply(struct step *step, const struct event *event)
 	default:
 		if (event->kind < HAPPENS_LEASE_ENDS)
 			event_of_op(step, event);
+		else if (event->kind >= HAPPENS_WAIT_LATE)
+			event_of_directory(step, event);
 		else
 			event_of_owner(step, event);
 		break;

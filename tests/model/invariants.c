@@ -21,6 +21,8 @@ const struct invariant_text invariant_texts[] = {
 	{"L1", "from each situation, without any further fault, every operation and every record can come to its end"},
 	{"L3", "an operation that was canceled or whose time is over waits for no answer, but for that of a commit that was sent and of a revoke"},
 	{"L2", "when they all have, all memory but that of values is free"},
+	{"ONE", "of the values of a key that may be read there is one version"},
+	{"LIMIT", "the quarantine holds no more than its limit and what was granted before it was reached"},
 	{"BOUND", "the model's own room was enough"},
 };
 const uint32_t invariant_count = sizeof invariant_texts / sizeof invariant_texts[0];
@@ -30,18 +32,26 @@ static bool holds_bytes(const struct slot *slot, uint8_t stamp)
 	return slot->bytes[0] == stamp && slot->bytes[1] == stamp;
 }
 
-static void check_value(struct step *step, const struct owner *owner)
+static void check_key(struct step *step, const struct owner *owner, const struct key *key)
 {
-	if (owner->value != NONE) {
-		const struct slot *slot = &owner->slots[owner->value];
-		if (slot->phase != COMMITTED || slot->references == 0)
-			violated(step, "S7", "the memory of the key's value is not its own any more");
-		else if (!holds_bytes(slot, owner->version))
-			violated(step, "S5", "the bytes of a published value have changed");
-	}
+	if (key->value == NONE)
+		return;
+	const struct slot *slot = &owner->slots[key->value];
+	if (slot->phase != COMMITTED || slot->references == 0)
+		violated(step, "S7", "the memory of the key's value is not its own any more");
+	else if (!holds_bytes(slot, key->version))
+		violated(step, "S5", "the bytes of a published value have changed");
+	if (key->value == owner->filler)
+		violated(step, "S9", "two values are in the same memory");
+}
+
+static void check_values(struct step *step, const struct owner *owner)
+{
+	for (uint32_t i = 0; i < KEYS; i++)
+		check_key(step, owner, &owner->keys[i]);
 	if (owner->filler != NONE && !holds_bytes(&owner->slots[owner->filler], FILLER))
 		violated(step, "S1", "the bytes of another key's value have changed");
-	if (owner->value != NONE && owner->value == owner->filler)
+	if (owner->keys[0].value != NONE && owner->keys[0].value == owner->keys[1].value)
 		violated(step, "S9", "two values are in the same memory");
 }
 
@@ -85,8 +95,9 @@ static void check_counts(struct step *step, const struct owner *owner)
 		exposures[record->slot] = (uint8_t)(exposures[record->slot] + record->exposed);
 		writers[record->slot] = (uint8_t)(writers[record->slot] + (record->holds && record->type != PIN_RECORD && !record->push));
 	}
-	if (owner->value != NONE)
-		references[owner->value]++;
+	for (uint32_t i = 0; i < KEYS; i++)
+		if (owner->keys[i].value != NONE)
+			references[owner->keys[i].value]++;
 	if (owner->filler != NONE)
 		references[owner->filler]++;
 	for (uint32_t i = 0; i < SLOTS; i++) {
@@ -118,17 +129,44 @@ static void check_pieces(struct step *step)
 	}
 }
 
+/* What is granted while the quarantine has room may still come to it: one write of each key, also one whose lease is found to be over when
+ * the next one is asked for. */
+static void check_quarantine(struct step *step, const struct owner *owner)
+{
+	uint32_t most = scenario_of(step)->quarantine_max, count = 0, keys = 1;
+	for (uint32_t i = 0; i < SLOTS; i++)
+		count += owner->slots[i].phase == QUARANTINED;
+	for (uint32_t i = 0; i < OPS; i++)
+		keys = scenario_of(step)->keys[i] ? KEYS : keys;
+	if (most > 0 && count > most + keys)
+		violated(step, "LIMIT", "more memory is in quarantine than its limit and the writes that were granted before it was reached");
+}
+
+/* ONE: values of one key that may be read are of one version. */
+static void check_settling(struct step *step)
+{
+	const struct owner *owners = step->world->owners;
+	const struct key *first = &owners[0].keys[0], *second = &owners[1].keys[0];
+	if (first->value != NONE && second->value != NONE && first->known && second->known && is_directory_asked(step))
+		violated(step, "ONE", "two owners have values of one key that may be read");
+	for (uint32_t i = 0; i < OPS; i++)
+		if (step->world->ops[i].settling && step->world->ops[i].stopped)
+			violated(step, "L3", "an operation that was canceled waits for the directory");
+}
+
 void check_world(struct step *step)
 {
 	for (uint32_t i = 0; i < scenario_of(step)->owners; i++) {
 		const struct owner *owner = &step->world->owners[i];
-		check_value(step, owner);
+		check_values(step, owner);
+		check_quarantine(step, owner);
 		for (uint32_t k = 0; k < RECORDS; k++)
 			if (owner->records[k].type != NO_RECORD)
 				check_record(step, owner, &owner->records[k]);
 		check_counts(step, owner);
 	}
 	check_pieces(step);
+	check_settling(step);
 }
 
 /* After a cancel, or the timer in a state that it was set for. */
@@ -153,6 +191,24 @@ static void check_get(struct step *step, const struct op *op)
 		violated(step, "S2", "a get succeeded with a version that the key did not have since the get began");
 }
 
+/* The value of the put was, or is there to become visible. */
+static bool may_be_seen(const struct step *step, uint8_t index)
+{
+	bool is_there = step->world->ops[index].accepted;
+	for (uint32_t i = 0; i < OWNERS; i++)
+		for (uint32_t k = 0; k < KEYS; k++)
+			is_there |= step->world->owners[i].keys[k].value != NONE && step->world->owners[i].keys[k].version == index + 1;
+	return is_there;
+}
+
+/* Of an owner's value, before it may be read. */
+void check_accept(struct step *step, uint8_t version)
+{
+	for (uint32_t i = 0; i < OPS; i++)
+		if (version == i + 1 && step->world->ops[i].told && step->world->ops[i].outcome == FAILED)
+			violated(step, "S12", "a put was told FAILED, and became visible later");
+}
+
 void check_told(struct step *step, uint8_t index)
 {
 	const struct op *op = &step->world->ops[index];
@@ -166,7 +222,9 @@ void check_told(struct step *step, uint8_t index)
 		violated(step, "S12", "a put was told SUCCESS, and its bytes were never committed");
 	if (op->outcome == SUCCESS && !op->created && !op->seen)
 		violated(step, "S12", "a put was told that the key had a value, and it had none");
-	if (op->kind == PUT && op->outcome == FAILED && op->commits > 0)
+	if (op->outcome == SUCCESS && op->created && is_directory_asked(step) && !op->accepted)
+		violated(step, "S12", "a put was told SUCCESS, and the directory does not know its value");
+	if (op->kind == PUT && op->outcome == FAILED && op->commits > 0 && (!is_directory_asked(step) || may_be_seen(step, index)))
 		violated(step, "S12", "a put was told FAILED, and its bytes had been committed");
 }
 
@@ -175,7 +233,7 @@ void check_publish(struct step *step, uint8_t owner, uint8_t slot, uint8_t versi
 {
 	const struct owner *place = &step->world->owners[owner];
 	const struct op *op = &step->world->ops[index];
-	if (place->value != NONE)
+	if (key_at(step, owner, index)->value != NONE)
 		violated(step, "S4", "a key that has a value got another one");
 	else if (op->commits > 0)
 		violated(step, "S4", "one put was committed twice");

@@ -69,11 +69,22 @@ void slot_end_exposure(struct step *step, uint8_t owner, uint8_t slot)
 		slot_free(step, owner, slot);
 }
 
-void publish_seen(struct world *world, uint8_t version)
+/* neap_exposure_begin(): a quarantine that is not empty takes no more than its limit. */
+bool slot_may_be_told(const struct step *step, uint8_t owner)
 {
+	uint8_t most = scenario_of(step)->quarantine_max, count = 0;
+	for (uint32_t i = 0; i < SLOTS; i++)
+		count = (uint8_t)(count + (step->world->owners[owner].slots[i].phase == QUARANTINED));
+	return most == 0 || count == 0 || count + 1 <= most || !has(step, QUARANTINE_LIMIT);
+}
+
+/* From now on whoever asks may get it. */
+void publish_seen(struct step *step, uint8_t key, uint8_t version)
+{
+	struct op *ops = step->world->ops;
 	for (uint32_t i = 0; i < OPS; i++)
-		if (world->ops[i].kind != NO_OP && !world->ops[i].told)
-			world->ops[i].seen = (uint8_t)(world->ops[i].seen | 1u << version);
+		if (ops[i].kind != NO_OP && !ops[i].told && scenario_of(step)->keys[i] == key)
+			ops[i].seen = (uint8_t)(ops[i].seen | 1u << version);
 }
 
 /* neap_key_entry_publish. The reference goes from whoever wrote it to the index. */
@@ -82,22 +93,26 @@ void key_publish(struct step *step, uint8_t owner, uint8_t slot, uint8_t version
 	struct owner *place = &step->world->owners[owner];
 	check_publish(step, owner, slot, version, op);
 	place->slots[slot].phase = COMMITTED;
-	place->value = slot;
-	place->version = version;
-	place->write_id = write_id;
-	place->pending = NONE;
+	*key_at(step, owner, op) = (struct key){
+		.value = slot, .version = version, .write_id = write_id, .pending = NONE, .known = !is_directory_asked(step)};
 	step->world->ops[op].commits++;
-	publish_seen(step->world, version);
-	note(step, "owner %u: the key has the value of operation %u, in slot %u", owner, op, slot);
+	if (!is_directory_asked(step))
+		publish_seen(step, scenario_of(step)->keys[op], version);
+	note(step, "owner %u: key %u has the value of operation %u, in slot %u", owner, scenario_of(step)->keys[op], op, slot);
 }
 
-/* neap_key_entry_withdraw */
-void key_withdraw(struct step *step, uint8_t owner)
+/* neap_key_entry_withdraw; the directory hears of it at once, which is sooner than it really does. */
+void key_withdraw(struct step *step, uint8_t owner, uint8_t key)
 {
 	struct owner *place = &step->world->owners[owner];
-	uint8_t slot = place->value;
-	place->value = NONE;
-	place->version = place->write_id = 0;
+	struct key *gone = &place->keys[key];
+	uint8_t slot = gone->value;
+	if (is_directory_asked(step)) {
+		settle_verdict(step, owner, key, GONE);
+		if (step->world->directory.route == owner)
+			step->world->directory = (struct directory){.route = NONE, .recovering = step->world->directory.recovering};
+	}
+	*gone = (struct key){.value = NONE, .pending = gone->pending};
 	place->slots[slot].phase = RESERVED;
 	slot_drop(step, owner, slot);
 }

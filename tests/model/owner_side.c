@@ -73,14 +73,14 @@ static void look(struct step *step, uint8_t owner, uint8_t index)
 }
 
 /* check_pending() in owner.c, then the allocation. */
-static uint8_t reserve(struct step *step, uint8_t owner, uint8_t *slot_p)
+uint8_t owner_reserve(struct step *step, uint8_t owner, uint8_t op, uint8_t *slot_p)
 {
-	struct owner *place = &step->world->owners[owner];
-	if (place->pending != NONE)
-		look(step, owner, place->pending);
-	if (place->pending != NONE)
+	const struct key *key = key_at(step, owner, op);
+	if (key->pending != NONE)
+		look(step, owner, key->pending);
+	if (key->pending != NONE)
 		return PROCESSING;
-	if (place->value != NONE && has(step, CREATE_IF_ABSENT))
+	if (key->value != NONE && has(step, CREATE_IF_ABSENT))
 		return EXISTS;
 	*slot_p = slot_reserve(step, owner);
 	return *slot_p == NONE ? NO_HANDLE : OK;
@@ -90,12 +90,12 @@ static uint8_t reserve(struct step *step, uint8_t owner, uint8_t *slot_p)
 
 static void pre_write(struct step *step, const struct message *request)
 {
-	uint8_t slot, status = reserve(step, request->owner, &slot);
+	uint8_t slot, status = owner_reserve(step, request->owner, request->op, &slot);
 	if (status != OK) {
 		refuse(step, request, status);
 		return;
 	}
-	uint8_t index = record_take(step, request->owner, WRITE_RECORD, request, slot);
+	uint8_t index = slot_may_be_told(step, request->owner) ? record_take(step, request->owner, WRITE_RECORD, request, slot) : NONE;
 	if (index == NONE) {
 		slot_drop(step, request->owner, slot);
 		refuse(step, request, NO_HANDLE);
@@ -106,7 +106,7 @@ static void pre_write(struct step *step, const struct message *request)
 	record->entry = record->exposed = true;
 	slot_expose(place, slot);
 	record->grant = 1; /* LIVE */
-	place->pending = index;
+	key_at(step, request->owner, request->op)->pending = index;
 	post(step, request->owner, index, write_record_on_GRANT);
 	answer(step, request, OK, id_of(place, index), 0, slot, false);
 }
@@ -131,22 +131,42 @@ static uint8_t find(struct step *step, const struct message *request, uint8_t *i
 	return record->done ? PROCESSING : OK;
 }
 
-static bool is_committed(const struct owner *place, uint8_t id)
+static bool is_committed(const struct key *key, uint8_t id)
 {
-	return place->value != NONE && place->write_id == id;
+	return key->value != NONE && key->write_id == id;
+}
+
+/* peer_operation_begin(), before anything is done that its refusal would deny. */
+static bool takes_operation(struct step *step, const struct message *request)
+{
+	if (!step->world->owners[request->owner].full)
+		return true;
+	refuse(step, request, NO_HANDLE);
+	return false;
+}
+
+/* committed() in service_forward.c */
+static void answer_committed(struct step *step, const struct message *request, uint8_t id, uint8_t version, bool created)
+{
+	struct wait wait = {.method = request->method, .serial = request->serial, .attempt = request->attempt, .version = version, .id = id,
+	                    .created = created};
+	answer_settled(step, request->owner, request->op, &wait);
 }
 
 static void commit(struct step *step, const struct message *request)
 {
 	struct owner *place = &step->world->owners[request->owner];
 	uint8_t index, status = find(step, request, &index);
+	const struct key *key = key_at(step, request->owner, request->op);
+	if (!takes_operation(step, request))
+		return;
 	if (status != OK) {
 		refuse(step, request, status);
 	} else if (index == NONE) {
-		if (is_committed(place, request->id))
-			answer(step, request, OK, request->id, place->version, 0, true);
+		if (is_committed(key, request->id))
+			answer_committed(step, request, request->id, key->version, true);
 		else
-			refuse(step, request, place->pending == NONE ? NOT_FOUND : INVALID_WRITE);
+			refuse(step, request, key->pending == NONE ? NOT_FOUND : INVALID_WRITE);
 	} else {
 		struct record *record = &place->records[index];
 		record->done = true;
@@ -159,10 +179,10 @@ static void commit(struct step *step, const struct message *request)
 
 static void revoke(struct step *step, const struct message *request)
 {
-	struct owner *place = &step->world->owners[request->owner];
+	const struct key *key = key_at(step, request->owner, request->op);
 	uint8_t index, status = find(step, request, &index);
 	if (status == OK && index == NONE)
-		status = is_committed(place, request->id) ? INVALID_WRITE : place->pending != NONE ? INVALID_WRITE : OK;
+		status = is_committed(key, request->id) ? INVALID_WRITE : key->pending != NONE ? INVALID_WRITE : OK;
 	if (status == OK && index != NONE) {
 		record_detach(step, request->owner, index);
 		post(step, request->owner, index, write_record_on_REVOKE);
@@ -172,12 +192,12 @@ static void revoke(struct step *step, const struct message *request)
 
 /* --- FORWARD reads */
 
-static uint8_t shared_pin(const struct step *step, const struct owner *place)
+static uint8_t shared_pin(const struct step *step, const struct owner *place, const struct key *key)
 {
 	for (uint8_t i = 0; i < RECORDS; i++) {
 		const struct record *record = &place->records[i];
 		bool live = record->type == PIN_RECORD && record->at == pin_record_PINNED && !record->ending && !record->over;
-		if (live && (!has(step, VERSION_PINS) || (!has(step, READERS_PINS) && record->slot == place->value)))
+		if (live && (!has(step, VERSION_PINS) || (!has(step, READERS_PINS) && record->slot == key->value)))
 			return i;
 	}
 	return NONE;
@@ -186,7 +206,12 @@ static uint8_t shared_pin(const struct step *step, const struct owner *place)
 static void pin(struct step *step, const struct message *request)
 {
 	struct owner *place = &step->world->owners[request->owner];
-	uint8_t shared = shared_pin(step, place), slot = place->value, version = place->version;
+	const struct key *key = key_at(step, request->owner, request->op);
+	uint8_t shared = shared_pin(step, place, key), slot = key->value, version = key->version;
+	if (!is_settled(step, request->owner, request->op)) {
+		refuse(step, request, NOT_READY);
+		return;
+	}
 	if (shared != NONE && !has(step, READERS_PINS)) {
 		place->records[shared].op = request->op; /* who asks last renews it for all */
 		place->records[shared].serial = request->serial;
@@ -202,7 +227,7 @@ static void pin(struct step *step, const struct message *request)
 		version = place->records[shared].version;
 	}
 	slot_hold(place, slot);
-	uint8_t index = record_take(step, request->owner, PIN_RECORD, request, slot);
+	uint8_t index = slot_may_be_told(step, request->owner) ? record_take(step, request->owner, PIN_RECORD, request, slot) : NONE;
 	if (index == NONE) {
 		slot_drop(step, request->owner, slot);
 		refuse(step, request, NO_HANDLE);
@@ -236,18 +261,21 @@ static void unpin(struct step *step, const struct message *request)
 /* answer_existing() in service_reverse.c */
 static void answer_existing(struct step *step, const struct message *request)
 {
-	const struct owner *place = &step->world->owners[request->owner];
-	bool differs = scenario_of(step)->sums && place->version != request->op + 1;
+	const struct key *key = key_at(step, request->owner, request->op);
+	bool differs = scenario_of(step)->sums && key->version != request->op + 1;
 	if (differs)
 		refuse(step, request, EXISTS);
 	else
-		answer(step, request, OK, 0, place->version, 0, false);
+		answer_committed(step, request, 0, key->version, false);
 }
 
 static void write_remote(struct step *step, const struct message *request)
 {
 	struct owner *place = &step->world->owners[request->owner];
-	uint8_t slot, status = reserve(step, request->owner, &slot);
+	uint8_t slot, status;
+	if ((request->lent || has(step, ROOM_FIRST)) && !takes_operation(step, request))
+		return;
+	status = owner_reserve(step, request->owner, request->op, &slot);
 	if (status == EXISTS) {
 		answer_existing(step, request);
 		return;
@@ -259,7 +287,8 @@ static void write_remote(struct step *step, const struct message *request)
 	if (request->lent == 0) { /* write_inside(): the value is in the call */
 		place->slots[slot].bytes[0] = place->slots[slot].bytes[1] = (uint8_t)(request->op + 1);
 		key_publish(step, request->owner, slot, (uint8_t)(request->op + 1), 0, request->op);
-		answer(step, request, OK, 0, place->version, 0, true);
+		if (has(step, ROOM_FIRST) || takes_operation(step, request))
+			answer_committed(step, request, 0, (uint8_t)(request->op + 1), true);
 		return;
 	}
 	uint8_t index = record_take(step, request->owner, MOVE_RECORD, request, slot);
@@ -270,44 +299,44 @@ static void write_remote(struct step *step, const struct message *request)
 	}
 	place->records[index].entry = true;
 	place->records[index].expected = scenario_of(step)->sums && has(step, CHECKSUMS);
-	place->pending = index;
+	key_at(step, request->owner, request->op)->pending = index;
 	post(step, request->owner, index, move_record_on_ORDER);
 }
 
 static void read_remote(struct step *step, const struct message *request)
 {
 	struct owner *place = &step->world->owners[request->owner];
-	if (place->value == NONE) {
-		refuse(step, request, NOT_FOUND);
+	const struct key *key = key_at(step, request->owner, request->op);
+	if (key->value == NONE || !is_settled(step, request->owner, request->op)) {
+		refuse(step, request, key->value == NONE ? NOT_FOUND : NOT_READY);
 		return;
 	}
+	if (request->lent && !takes_operation(step, request))
+		return;
 	if (request->lent == 0) { /* read_inside() */
-		answer(step, request, OK, 0, place->version, 0, true);
+		answer(step, request, OK, 0, key->version, 0, true);
 		return;
 	}
-	slot_hold(place, place->value);
-	uint8_t index = record_take(step, request->owner, MOVE_RECORD, request, place->value);
+	slot_hold(place, key->value);
+	uint8_t index = record_take(step, request->owner, MOVE_RECORD, request, key->value);
 	if (index == NONE) {
-		slot_drop(step, request->owner, place->value);
+		slot_drop(step, request->owner, key->value);
 		refuse(step, request, NO_HANDLE);
 		return;
 	}
 	place->records[index].push = true;
-	place->records[index].version = place->version;
+	place->records[index].version = key->version;
 	post(step, request->owner, index, move_record_on_ORDER);
 }
 
 static void look_up(struct step *step, const struct message *request)
 {
-	const struct owner *place = &step->world->owners[request->owner];
-	struct message found = {.method = LOOK_UP, .status = OK};
-	if (place->value != NONE) {
-		found.version = place->version;
-		found.created = request->id != 0 && place->write_id == request->id; /* same_write */
-	} else if (place->pending != NONE) {
-		found.id = 1; /* pending */
-	}
-	owner_answer(step, request->owner, request->op, request->serial, request->attempt, &found);
+	const struct key *key = key_at(step, request->owner, request->op);
+	bool same_write = request->id != 0 && key->write_id == request->id;
+	if (key->value != NONE && takes_operation(step, request))
+		answer_committed(step, request, 0, key->version, same_write);
+	else if (key->value == NONE)
+		answer(step, request, OK, key->pending != NONE, 0, 0, false); /* the id: pending */
 }
 
 /* --- calls as they come */
@@ -383,8 +412,9 @@ void owner_leave(struct step *step, uint8_t owner)
 			post(step, owner, i, pin_record_on_LOST);
 		}
 	}
-	if (place->value != NONE)
-		key_withdraw(step, owner);
+	for (uint8_t i = 0; i < KEYS; i++)
+		if (place->keys[i].value != NONE)
+			key_withdraw(step, owner, i);
 	if (place->filler != NONE)
 		filler_remove(step, owner);
 }

@@ -33,12 +33,12 @@ void pieces_of_op(struct step *step, uint8_t index, enum piece_kind kind)
 	}
 }
 
-/* do_move() in move_record.c: under the accessor's. */
+/* do_move() in move_record.c: under the accessor's. Within a process nothing travels: copied_here(). */
 void pieces_of_move(struct step *step, uint8_t owner, uint8_t index)
 {
 	const struct owner *place = &step->world->owners[owner];
 	const struct record *record = &place->records[index];
-	for (uint8_t half = 0; half < HALVES; half++) {
+	for (uint8_t half = 0; half < HALVES && !record->here; half++) {
 		struct piece piece = {.kind = record->push ? PUSH : PULL, .op = record->op, .owner = owner, .id = record->lent,
 		                      .record = id_of(place, index), .epoch = place->epoch, .slot = record->slot, .half = half,
 		                      .stamp = record->push ? place->slots[record->slot].bytes[half] : NOTHING, .live = true, .local = true};
@@ -47,6 +47,17 @@ void pieces_of_move(struct step *step, uint8_t owner, uint8_t index)
 }
 
 /* --- arriving at an owner */
+
+/* As if a token were the memory's, and not the grant's. */
+static bool may_be_written(const struct owner *place, uint8_t slot)
+{
+	for (uint32_t i = 0; i < RECORDS; i++) {
+		const struct record *record = &place->records[i];
+		if (record->type == WRITE_RECORD && record->slot == slot && grant_is_live(record->grant))
+			return true;
+	}
+	return false;
+}
 
 static bool owner_admits(const struct step *step, const struct piece *piece)
 {
@@ -57,6 +68,8 @@ static bool owner_admits(const struct step *step, const struct piece *piece)
 		return true;
 	if (place->epoch != piece->epoch && has(step, FENCE_EPOCH))
 		return false;
+	if (!has(step, FRESH_TOKENS) && piece->kind == FORWARD_WRITE)
+		return may_be_written(place, piece->slot);
 	if (record_is(place, piece->id, type, &index))
 		return grant_is_live(place->records[index].grant);
 	return type == WRITE_RECORD && place->slots[piece->slot].left_open;
@@ -190,10 +203,11 @@ void pieces_release(struct step *step, uint8_t op, bool of_move, uint8_t owner, 
 /* What nobody waits for, and what will be refused wherever it arrives, is gone. */
 void pieces_settle(struct step *step)
 {
-	for (uint32_t i = 0; i < PIECES; i++) {
+	bool lasts = has(step, FENCE_EPOCH) && has(step, FRESH_TOKENS); /* what is refused now is refused for ever */
+	for (uint32_t i = 0; i < PIECES && lasts; i++) {
 		struct piece *piece = &step->world->pieces[i];
 		bool reverse = piece->kind == PULL || piece->kind == PUSH;
-		if (piece->kind == NO_PIECE || piece->live || piece->local || piece->at != ON_THE_WIRE || !has(step, FENCE_EPOCH))
+		if (piece->kind == NO_PIECE || piece->live || piece->local || piece->at != ON_THE_WIRE)
 			continue;
 		if (!(reverse ? accessor_admits(step, piece) : owner_admits(step, piece)))
 			piece_remove(step->world, i);

@@ -36,7 +36,7 @@ void record_detach(struct step *step, uint8_t owner, uint8_t index)
 	if (!record->entry)
 		return;
 	record->entry = false;
-	place->pending = NONE;
+	key_at(step, owner, record->op)->pending = NONE;
 	if (record->type == WRITE_RECORD)
 		place->lanes[record->op].ended_id = id_of(place, index);
 }
@@ -118,14 +118,20 @@ static void publish(struct step *step, uint8_t owner, uint8_t index)
 {
 	struct owner *place = &step->world->owners[owner];
 	struct record *record = &place->records[index], done = *record;
-	if (!record->entry || place->pending != index || !record->holds) {
+	if (!record->entry || key_at(step, owner, record->op)->pending != index || !record->holds) {
 		violated(step, "S6", "a write is published after it was revoked or its lease had ended");
 		return;
 	}
 	bool write = record->type == WRITE_RECORD;
 	key_publish(step, owner, record->slot, (uint8_t)(record->op + 1), write ? id_of(place, index) : 0, record->op);
 	give_back(step, owner, index);
-	answer(step, owner, &done, write ? COMMIT : WRITE_REMOTE, OK, (uint8_t)(done.op + 1));
+	if (done.here) {
+		move_told(step, &done, OK);
+		return;
+	}
+	struct wait wait = {.method = write ? COMMIT : WRITE_REMOTE, .serial = done.answer_serial, .attempt = done.answer_attempt,
+	                    .version = (uint8_t)(done.op + 1), .created = true};
+	answer_settled(step, owner, done.op, &wait);
 }
 
 static void seal(struct step *step, uint8_t owner, uint8_t index)
@@ -197,7 +203,10 @@ static void move_failed(struct step *step, uint8_t owner, uint8_t index, bool wr
 		drop(step, owner, index);
 		give_back(step, owner, index);
 	}
-	answer(step, owner, &done, done.push ? READ_REMOTE : WRITE_REMOTE, wrong ? COPY_FAILED : TRANSFER_FAIL, 0);
+	if (done.here)
+		move_told(step, &done, wrong ? COPY_FAILED : TRANSFER_FAIL);
+	else
+		answer(step, owner, &done, done.push ? READ_REMOTE : WRITE_REMOTE, wrong ? COPY_FAILED : TRANSFER_FAIL, 0);
 }
 
 static void move_action(struct step *step, uint8_t owner, uint8_t index, uint8_t action)
@@ -205,7 +214,7 @@ static void move_action(struct step *step, uint8_t owner, uint8_t index, uint8_t
 	struct record *record = &step->world->owners[owner].records[index], done = *record;
 	switch (action) {
 	case move_record_do_open:
-		if (scenario_of(step)->slow)
+		if (scenario_of(step)->slow && !record->here)
 			record->opening = true;
 		else
 			post(step, owner, index, move_record_on_OPENED);
@@ -216,7 +225,10 @@ static void move_action(struct step *step, uint8_t owner, uint8_t index, uint8_t
 	case move_record_do_finish:
 		drop(step, owner, index);
 		give_back(step, owner, index);
-		answer(step, owner, &done, READ_REMOTE, OK, done.version);
+		if (done.here)
+			move_told(step, &done, OK);
+		else
+			answer(step, owner, &done, READ_REMOTE, OK, done.version);
 		break;
 	case move_record_do_fail: move_failed(step, owner, index, done.ending, false); break;
 	case move_record_do_report: move_failed(step, owner, index, false, true); break;

@@ -7,6 +7,7 @@ const char *const budget_names[BUDGETS] = {
 	[RESTART] = "restarts of an owner", [REMOVE] = "removals of the key", [FILL] = "puts of another key",
 	[STRAY] = "writes after the last", [CORRUPT] = "damaged halves", [XFER] = "failed transfers", [HELD] = "held buffers",
 	[CANCEL] = "cancels", [DEADLINE] = "deadlines", [FORGET] = "sessions forgotten", [LEAVE] = "owners leaving",
+	[MASTER] = "restarts of the directory", [FULL] = "owners with no room for operations",
 };
 
 const struct scenario scenarios[] = {
@@ -70,6 +71,32 @@ const struct scenario scenarios[] = {
 	{.name = "mixed", .text = "a writer and a reader FORWARD, a writer REVERSE",
 	 .kinds = {PUT, GET, PUT}, .ways = {FORWARD, FORWARD, REVERSE}, .owners = 1, .slots = 2, .attempts = 2,
 	 .budgets = {[FAULTS] = 1, [LEASE] = 1, [REMOVE] = 1, [CUT] = 1, [LOSS] = 1}},
+	{.name = "here-put", .text = "a writer whose value stays in its own process, another one, and a reader; the directory refuses one",
+	 .kinds = {PUT, PUT, GET}, .ways = {INLINE, REVERSE, INLINE}, .here = {1, 0, 0}, .starts = {0, 1, 0},
+	 .owners = 2, .slots = 2, .attempts = 2, .directory = true, .resolve = true,
+	 .budgets = {[FAULTS] = 2, [LOSS] = 2, [MASTER] = 1, [REMOVE] = 1, [CANCEL] = 1, [DEADLINE] = 1}},
+	{.name = "here-pull", .text = "the same with values that are pulled and pushed within the process, and a writer, FORWARD, at that owner",
+	 .kinds = {PUT, PUT, GET}, .ways = {REVERSE, FORWARD, REVERSE}, .here = {1, 0, 1},
+	 .owners = 2, .slots = 2, .attempts = 1, .directory = true, .sums = true,
+	 .budgets = {[FAULTS] = 2, [LOSS] = 1, [MASTER] = 1, [REMOVE] = 1, [CANCEL] = 1, [DEADLINE] = 1, [XFER] = 1}},
+	{.name = "here-get", .text = "readers in the owner's process and elsewhere of a value that a third one writes there",
+	 .kinds = {PUT, GET, GET}, .ways = {REVERSE, INLINE, FORWARD}, .here = {0, 1, 0}, .owners = 1, .slots = 2, .attempts = 2,
+	 .directory = true,
+	 .budgets = {[FAULTS] = 2, [LOSS] = 1, [MASTER] = 1, [REMOVE] = 1, [CANCEL] = 1, [XFER] = 1}},
+	{.name = "two-here", .text = "two writers, the value of each stays in its own process, and a reader in one of them",
+	 .kinds = {PUT, PUT, GET}, .ways = {INLINE, REVERSE, REVERSE}, .here = {1, 2, 2},
+	 .owners = 2, .slots = 2, .attempts = 2, .directory = true, .sums = true, .resolve = true,
+	 .budgets = {[FAULTS] = 2, [LOSS] = 2, [MASTER] = 1, [REMOVE] = 1, [CANCEL] = 1, [DEADLINE] = 1}},
+	{.name = "second-version", .text = "two writers in one process, of which the second finds the first one's value, and a third elsewhere",
+	 .kinds = {PUT, PUT, PUT}, .ways = {INLINE, INLINE, INLINE}, .here = {1, 1, 0}, .starts = {0, 0, 1},
+	 .owners = 2, .slots = 2, .attempts = 1, .directory = true,
+	 .budgets = {[FULL] = 1, [FAULTS] = 2, [LOSS] = 1, [MASTER] = 1, [REMOVE] = 1, [CANCEL] = 1, [DEADLINE] = 1}},
+	{.name = "limit", .text = "three writers, FORWARD, and a quarantine that takes one value",
+	 .kinds = {PUT, PUT, PUT}, .ways = {FORWARD, FORWARD, FORWARD}, .owners = 1, .slots = 3, .attempts = 1, .quarantine_max = 1,
+	 .budgets = {[FAULTS] = 3, [CUT] = 3, [FILL] = 1}},
+	{.name = "two-keys", .text = "a writer of one key and a writer and a reader of another, FORWARD: memory goes from one to the other",
+	 .kinds = {PUT, PUT, GET}, .ways = {FORWARD, FORWARD, FORWARD}, .keys = {0, 1, 1}, .owners = 1, .slots = 1, .attempts = 2,
+	 .budgets = {[FAULTS] = 2, [LOSS] = 1, [CUT] = 1, [LEASE] = 1, [XFER] = 1, [REMOVE] = 1}},
 };
 const uint32_t scenario_count = sizeof scenarios / sizeof scenarios[0];
 
@@ -94,4 +121,12 @@ const struct protection_text protection_texts[PROTECTIONS] = {
 	[REFUSALS_TOLD] = {"refusals-told", "a transport tells a reader that the target has refused it, also when a lost connection has ended the pin",
 	                   "forward-get"},
 	[CHECKSUMS] = {"checksums", "bytes are summed where crc32c is known", "forward-put-sums"},
+	[READS_SETTLED] = {"settled-reads", "nobody reads a value that the directory has not accepted, not in its own process either",
+	                   "two-here"},
+	[PUTS_SETTLE] = {"settled-puts", "a put is told SUCCESS when the directory knows its value", "two-here"},
+	[LATE_IS_UNKNOWN] = {"late-is-unknown", "a value of which the directory has not said in time is UNKNOWN, and not FAILED", "two-here"},
+	[RECOVERY] = {"recovery", "a directory that began empty takes no new values before it has heard of the old ones", "two-here"},
+	[QUARANTINE_LIMIT] = {"quarantine-limit", "no memory is granted while the quarantine is full", "limit"},
+	[ROOM_FIRST] = {"room-first", "an owner that has no room for a call says so before it has put the value", "second-version"},
+	[FRESH_TOKENS] = {"fresh-tokens", "a token is one grant's, and no later one's of the same memory", "two-keys"},
 };

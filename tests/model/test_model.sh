@@ -28,7 +28,7 @@ expect 0 '^invariants$' "$tool" --list
 cp "$work/out" "$work/list"
 sed -n '/^invariants$/,$s/^  \([A-Z0-9]*\) .*/\1/p' "$work/list" >"$work/invariants"
 protections=$(sed -n '/^protections/,/^invariants/s/^  \([a-z-]*\) .*/\1/p' "$work/list")
-[ "$(echo "$protections" | wc -w)" -ge 16 ] || fail "too few protections are listed: $protections"
+[ "$(echo "$protections" | wc -w)" -ge 24 ] || fail "too few protections are listed: $protections"
 
 for protection in $protections; do
 	expect 1 '^violated: ' "$tool" --without "$protection"

@@ -13,12 +13,16 @@ void world_begin(struct world *world, const struct setting *setting)
 	memset(world, 0, sizeof *world);
 	for (uint32_t i = 0; i < OWNERS; i++) {
 		struct owner *owner = &world->owners[i];
-		owner->value = owner->pending = owner->filler = NONE;
+		owner->filler = NONE;
+		for (uint32_t k = 0; k < KEYS; k++)
+			owner->keys[k].value = owner->keys[k].pending = NONE;
 	}
+	world->directory.route = NONE;
 	if (scenario->old) {
 		struct owner *owner = &world->owners[0];
-		owner->value = 0;
-		owner->version = OLD;
+		owner->keys[0] = (struct key){.value = 0, .version = OLD, .pending = NONE, .known = true};
+		if (scenario->directory)
+			world->directory = (struct directory){.route = 0, .version = OLD};
 		owner->slots[0] = (struct slot){.phase = COMMITTED, .references = 1, .bytes = {OLD, OLD}};
 	}
 	for (uint32_t i = 0; i < OPS; i++) {
@@ -135,11 +139,14 @@ static bool is_spoken_of(const struct world *world, uint8_t op)
 		for (uint32_t k = 0; k < RECORDS; k++)
 			if (world->owners[i].records[k].type != NO_RECORD && world->owners[i].records[k].op == op)
 				return true;
+	for (uint32_t i = 0; i < OWNERS; i++)
+		if (world->owners[i].waits[op].method != NO_METHOD)
+			return true;
 	return false;
 }
 
 /* Of an operation that is over only what others can still notice is kept. */
-static void settle_told(struct world *world, uint8_t index)
+static void settle_told(struct world *world, uint8_t index, bool keeps_created)
 {
 	struct op *op = &world->ops[index], kept = {0};
 	kept.kind = op->kind;
@@ -149,6 +156,8 @@ static void settle_told(struct world *world, uint8_t index)
 	kept.outcome = op->outcome;
 	kept.commits = op->commits;
 	kept.tells = op->tells;
+	kept.created = keeps_created && op->created && op->outcome == SUCCESS;
+	kept.accepted = op->accepted;
 	if (op->outcome == UNKNOWN) {
 		kept.owner = op->owner;
 		kept.write_id = op->write_id;
@@ -179,6 +188,8 @@ static void settle_running(struct world *world, uint8_t index)
 			world->owners[i].lanes[index].serial = world->owners[i].lanes[index].phase = 0;
 	}
 	op->guard = op->guard && leased;
+	if (op->kind != GET && (op->at == store_put_KEEPING || op->at == store_put_SETTLING))
+		return;
 	if (op->kind != GET) {
 		op->cleanup = op->cleanup && op->at == store_put_REVOKING;
 		op->revokes = op->at == store_put_REVOKING ? op->revokes : 0;
@@ -189,7 +200,7 @@ static void settle_running(struct world *world, uint8_t index)
 	if (op->at != store_get_MOVING && op->at != store_get_RECALLING)
 		op->verdict = 0;
 	if (op->at != store_get_READING && op->at != store_get_MOVING && op->at != store_get_RECALLING && op->at != store_get_CHECKING &&
-	    op->at != store_get_HOLDING)
+	    op->at != store_get_HOLDING && op->at != store_get_FETCHING)
 		op->buffer[0] = op->buffer[1] = op->version = 0;
 }
 
@@ -209,6 +220,9 @@ static void settle_owner(struct world *world, uint8_t index)
 {
 	struct owner *owner = &world->owners[index];
 	for (uint8_t i = 0; i < OPS; i++) {
+		struct wait *wait = &owner->waits[i];
+		if (wait->method != NO_METHOD && !is_asked(world, i, index, wait->serial))
+			*wait = (struct wait){0}; /* nobody will hear of it */
 		struct lane *lane = &owner->lanes[i];
 		if (lane->serial > 0 && lane->phase == ANSWERED && !is_asked(world, i, index, lane->serial)) {
 			lane->attempt = lane->status = lane->id = lane->version = lane->slot = 0;
@@ -305,7 +319,7 @@ void world_settle(struct step *step)
 	for (uint8_t i = 0; i < OPS; i++) {
 		const struct op *op = &world->ops[i];
 		if (op->kind != NO_OP && op->told && op_is_final(op))
-			settle_told(world, i);
+			settle_told(world, i, scenario_of(step)->directory);
 		else if (op->kind != NO_OP)
 			settle_running(world, i);
 	}
@@ -314,4 +328,14 @@ void world_settle(struct step *step)
 	sort(world->messages, MESSAGES, sizeof world->messages[0], compare_messages);
 	sort(world->pieces, PIECES, sizeof world->pieces[0], compare_pieces);
 	choose_half(world);
+}
+
+bool is_directory_asked(const struct step *step)
+{
+	return scenario_of(step)->directory;
+}
+
+struct key *key_at(struct step *step, uint8_t owner, uint8_t op)
+{
+	return &step->world->owners[owner].keys[scenario_of(step)->keys[op]];
 }

@@ -3,14 +3,17 @@
  *
  * The machines are the library's own tables; what an action does, and how a fact becomes an event, mirrors the code that is named beside
  * it. Files: world.c (begin, small helpers), tables.c (steps through the tables), memory.c (slots, references, quarantine), owner_side.c,
- * records.c (write_record, pin_record, move_record), accessor_ask.c, accessor_put.c, accessor_get.c, pieces.c (bytes on their way),
- * events.c (what can happen next), invariants.c, scenarios.c, explore.c, report.c, main.c. */
+ * records.c (write_record, pin_record, move_record), accessor_ask.c, accessor_put.c, accessor_get.c, accessor_here.c (values of its own
+ * process), directory.c (which values it has accepted, and who waits for that), pieces.c (bytes on their way), events.c (what can happen
+ * next), invariants.c, scenarios.c, explore.c, report.c, main.c. */
 #ifndef NEAP_TESTS_MODEL_WORLD_H
 #define NEAP_TESTS_MODEL_WORLD_H
 
 #include <neap/fsm.h>
 
-enum { OPS = 3, OWNERS = 2, SLOTS = 3, RECORDS = 5, MESSAGES = 8, PIECES = 10, HALVES = 2, GRANTS = 5, ENDED_GRANT = 4, NONE = 255 };
+enum {
+	OPS = 3, OWNERS = 2, KEYS = 2, SLOTS = 3, RECORDS = 5, MESSAGES = 8, PIECES = 10, HALVES = 2, GRANTS = 5, ENDED_GRANT = 4, NONE = 255
+};
 
 /* What memory holds. Operation i writes i + 1: a stamp is a version. */
 enum stamp { NOTHING, OF_FIRST, OF_SECOND, OF_THIRD, OLD, RUINED, FILLER, JUNK };
@@ -21,11 +24,20 @@ enum method { NO_METHOD, PRE_WRITE, COMMIT, REVOKE, WRITE_REMOTE, LOOK_UP, PIN_K
 enum outcome { FAILED, SUCCESS, UNKNOWN };
 
 /* Answers of an owner, as the accessor tells them apart. */
-enum status { OK, EXISTS, PROCESSING, NOT_FOUND, NO_HANDLE, LEASE_EXPIRED, INVALID_WRITE, COPY_FAILED, TRANSFER_FAIL, NO_SESSION, NOT_SENT, UNAVAILABLE };
+enum status {
+	OK, EXISTS, PROCESSING, NOT_FOUND, NO_HANDLE, LEASE_EXPIRED, INVALID_WRITE, COPY_FAILED, TRANSFER_FAIL, NO_SESSION, NOT_SENT, UNAVAILABLE,
+	NOT_READY, /* the directory has not accepted it */
+	ELSEWHERE, /* REPLICA_NUM_EXCEEDED: the directory knows the key at another owner */
+	DIFFERS,   /* CAS_FAILED: so, and with another value */
+};
+
+/* What a question whether the directory knows a value comes to: neap_settle_func. */
+enum verdict { KNOWN, GONE, REFUSED_SAME, REFUSED_OTHER, TOO_LATE, STOPPED };
 
 /* A call to an owner and everything that an operation knows: struct accessor_op. */
 struct op {
 	uint8_t kind, at, way, owner, next_route, known_epochs;
+	uint8_t routes; /* owners that the directory named, a bit each */
 	/* the question under way: struct ask, and which attempt */
 	uint8_t ask, serial, attempts, session, revokes, agains;
 	bool call, perhaps, cut, has_id, paused, stopped, final, deadline, cleanup, guard, pausing;
@@ -36,12 +48,14 @@ struct op {
 	/* bytes */
 	bool batch, failed, held, asked_anew, has_expected;
 	uint8_t lent, grants[GRANTS], verdict, buffer[HALVES];
-	bool summing, asking, reaching;
+	bool summing, asking, reaching, exists; /* exists: the directory says so, and nobody was asked yet */
+	bool settling;                          /* of a value in its own process: the directory is to know it */
 	/* how it ended */
 	bool told, told_held, created;
 	uint8_t outcome;
 	/* only for the invariants */
 	uint8_t commits, seen, tells;
+	bool accepted; /* its value was to be read, or was removed before */
 };
 
 enum record_type { NO_RECORD, WRITE_RECORD, PIN_RECORD, MOVE_RECORD };
@@ -52,6 +66,7 @@ struct record {
 	uint8_t grant;                       /* state of the real grant table + 1; 0: never made */
 	uint8_t answer_serial, answer_attempt, lent; /* whom to answer; grant of the accessor that a move uses */
 	bool entry, over, done, ending, unpinned, holds, exposed, push, refused, held, expected, summing, opening, shared;
+	bool here; /* asked for by the owner's own process: no call, no grant */
 };
 
 enum slot_phase { FREE, RESERVED, COMMITTED, QUARANTINED };
@@ -68,14 +83,28 @@ struct lane {
 };
 enum lane_phase { UNSEEN, UNDER_WAY, ANSWERED };
 
+/* What an owner has under a key, and what it knows of the directory about it. */
+struct key {
+	uint8_t value, version, write_id, pending; /* slot or NONE, stamp, id, record or NONE */
+	bool known;                                /* the directory has accepted it: it may be read */
+	uint8_t answer;                            /* of the directory, on its way: enum verdict + 1; 0: none */
+};
+
+/* A call that is answered when the directory knows the value: struct peer_operation. */
+struct wait {
+	uint8_t method, serial, attempt, version, id;
+	bool created;
+};
+
 struct owner {
 	uint8_t epoch;
-	uint8_t value, version, write_id, pending; /* of the key: slot or NONE, stamp, id, record or NONE */
 	uint8_t filler;                            /* slot or NONE */
-	bool leaving;
+	bool leaving, full; /* full: as many calls are under way as there may be (operations_max) */
 	struct slot slots[SLOTS];
 	struct record records[RECORDS];
 	struct lane lanes[OPS];
+	struct key keys[KEYS];
+	struct wait waits[OPS];
 };
 
 struct message {
@@ -93,17 +122,27 @@ enum piece_kind { NO_PIECE, FORWARD_WRITE, FORWARD_READ, PULL, PUSH };
 enum piece_at { ON_THE_WIRE, ADMITTED };
 
 /* What may happen only so many times: each of them, and all faults together. */
-enum budget { FAULTS, REMOVE, FILL, LOSS, UNREACHABLE, CUT, LEASE, RESTART, STRAY, CORRUPT, XFER, HELD, CANCEL, DEADLINE, FORGET, LEAVE, BUDGETS };
+enum budget {
+	FAULTS, REMOVE, FILL, LOSS, UNREACHABLE, CUT, LEASE, RESTART, STRAY, CORRUPT, XFER, HELD, CANCEL, DEADLINE, FORGET, LEAVE, MASTER, FULL,
+	BUDGETS
+};
 static inline bool budget_is_fault(enum budget budget)
 {
 	return budget >= LOSS;
 }
+
+/* The directory, of the first key: soft state. */
+struct directory {
+	uint8_t route, version; /* an owner or NONE; of its value */
+	bool recovering;        /* it began empty, and has not heard all owners */
+};
 
 struct world {
 	struct op ops[OPS];
 	struct owner owners[OWNERS];
 	struct message messages[MESSAGES];
 	struct piece pieces[PIECES];
+	struct directory directory;
 	uint8_t budgets[BUDGETS];
 };
 
@@ -112,12 +151,16 @@ struct world {
 enum protection {
 	QUARANTINE, SEND_TIME_LEASE, FENCE_EPOCH, IDEMPOTENCE, GRANT_BEFORE_COMMIT, COMMIT_MASKS_EXPIRY, READERS_PINS, VERSION_PINS,
 	CREATE_IF_ABSENT, REVERSE_GRANTS, RECALL_BEFORE_REPEAT, HELD_MEMORY, UNKNOWN_STAYS, SETTLE_WAITS, GRANT_PER_PIECE, REFUSALS_TOLD, CHECKSUMS,
+	READS_SETTLED, PUTS_SETTLE, LATE_IS_UNKNOWN, RECOVERY, QUARANTINE_LIMIT, FRESH_TOKENS, ROOM_FIRST,
 	PROTECTIONS
 };
 
 struct scenario {
 	const char *name, *text;
 	uint8_t kinds[OPS], ways[OPS];
+	uint8_t keys[OPS];   /* which one it is about */
+	uint8_t here[OPS];   /* the owner of its own process, + 1; 0: it has none */
+	uint8_t starts[OPS]; /* the owner that the directory names first */
 	uint8_t owners, budgets[BUDGETS];
 	bool old;       /* the key has a value at the first owner in the beginning */
 	bool sums;      /* crc32c of values are known and compared */
@@ -126,6 +169,8 @@ struct scenario {
 	bool resolve;   /* an UNKNOWN put is asked about */
 	uint8_t attempts; /* of a call: attempts_max, revokes_max */
 	uint8_t slots;
+	uint8_t quarantine_max; /* slots; 0: there is no limit */
+	bool directory;         /* it accepts and refuses values; else all are known at once (a store without a master) */
 };
 
 struct setting {
@@ -176,7 +221,9 @@ uint8_t id_of(const struct owner *owner, uint32_t record);
 /* NONE: it is no record's, or not any more */
 uint8_t record_find(const struct owner *owner, uint8_t id);
 bool record_is(const struct owner *owner, uint8_t id, enum record_type type, uint8_t *index_p);
-void publish_seen(struct world *world, uint8_t version);
+void publish_seen(struct step *step, uint8_t key, uint8_t version);
+struct key *key_at(struct step *step, uint8_t owner, uint8_t op); /* the key of the operation, at that owner */
+bool is_directory_asked(const struct step *step);
 
 /* --- tables.c */
 
@@ -204,12 +251,13 @@ bool op_is_final(const struct op *op);
 /* --- memory.c */
 
 uint8_t slot_reserve(struct step *step, uint8_t owner); /* NONE: no room */
+bool slot_may_be_told(const struct step *step, uint8_t owner); /* the quarantine has room for what may come of it */
 void slot_hold(struct owner *owner, uint8_t slot);
 void slot_drop(struct step *step, uint8_t owner, uint8_t slot);
 void slot_expose(struct owner *owner, uint8_t slot);
 void slot_end_exposure(struct step *step, uint8_t owner, uint8_t slot);
 void key_publish(struct step *step, uint8_t owner, uint8_t record_slot, uint8_t version, uint8_t write_id, uint8_t op);
-void key_withdraw(struct step *step, uint8_t owner);
+void key_withdraw(struct step *step, uint8_t owner, uint8_t key);
 bool filler_put(struct step *step, uint8_t owner);
 void filler_remove(struct step *step, uint8_t owner);
 
@@ -217,6 +265,7 @@ void filler_remove(struct step *step, uint8_t owner);
 
 void owner_receive(struct step *step, const struct message *request);
 void owner_answer(struct step *step, uint8_t owner, uint8_t op, uint8_t serial, uint8_t attempt, const struct message *answer);
+uint8_t owner_reserve(struct step *step, uint8_t owner, uint8_t op, uint8_t *slot_p);
 void owner_leave(struct step *step, uint8_t owner);
 void owner_connection_lost(struct step *step, uint8_t owner, uint8_t op);
 void record_action(struct step *step, uint8_t owner, uint8_t index, enum table table, uint8_t action);
@@ -250,6 +299,7 @@ void reach(struct step *step, uint8_t op);
 void reached(struct step *step, uint8_t op, bool there);
 void place(struct step *step, uint8_t op);
 void placed(struct step *step, uint8_t op, bool any);
+void conclude(struct step *step, uint8_t op, bool created, uint8_t version);
 void stop_or_halt(struct step *step, uint8_t op, bool halt);
 void tell(struct step *step, uint8_t op, bool held);
 void release(struct step *step, uint8_t op);
@@ -257,6 +307,28 @@ void recall(struct step *step, uint8_t op);
 void lend(struct step *step, uint8_t op);
 void accessor_grant_over(struct step *step, uint8_t op, uint8_t number);
 bool is_lent_or_recalling(const struct op *op);
+
+/* --- accessor_here.c */
+
+bool begins_here(const struct step *step, uint8_t op);
+void keep(struct step *step, uint8_t op);
+void settle(struct step *step, uint8_t op);
+void settled(struct step *step, uint8_t op, uint8_t verdict);
+void fetch(struct step *step, uint8_t op);
+void copied_here(struct step *step, uint8_t owner, uint8_t record);
+void move_told(struct step *step, const struct record *done, uint8_t status); /* of a record that was asked for here */
+
+/* --- directory.c */
+
+bool is_settled(struct step *step, uint8_t owner, uint8_t op);
+void answer_settled(struct step *step, uint8_t owner, uint8_t op, const struct wait *wait);
+void settle_verdict(struct step *step, uint8_t owner, uint8_t key, uint8_t verdict);
+void wait_too_late(struct step *step, uint8_t owner, uint8_t op);
+bool may_announce(const struct world *world, const struct setting *setting, uint8_t owner);
+void announce(struct step *step, uint8_t owner);
+void announced(struct step *step, uint8_t owner);
+bool may_recover(const struct world *world, const struct setting *setting);
+void master_restart(struct step *step);
 
 /* --- pieces.c */
 
@@ -298,6 +370,7 @@ extern const uint32_t invariant_count;
 void check_world(struct step *step);
 void check_told(struct step *step, uint8_t op);
 void check_ends_soon(struct step *step, uint8_t op, bool canceled, bool revoked_before);
+void check_accept(struct step *step, uint8_t version);
 void check_publish(struct step *step, uint8_t owner, uint8_t slot, uint8_t version, uint8_t op);
 void check_buffer(struct step *step, uint8_t op, bool reading);
 
