@@ -193,8 +193,8 @@ class Scene:
 
     # --- what is done
 
-    def do_values(self):
-        for direction in ("reverse", "forward"):
+    def do_values(self, directions=("reverse", "forward")):
+        for direction in directions:
             way = "--direction=" + direction
             yield self.put(direction, way)
             yield self.get(direction, way)
@@ -206,6 +206,10 @@ class Scene:
         yield self.remove("small")
 
     do_here = do_alone = do_values
+
+    def do_forward(self):
+        """What happens in both directions happens in the other one first."""
+        yield from self.do_values(("forward", "reverse"))
 
     def do_disk(self):
         """More than memory holds; the first are on the disk then."""
@@ -426,6 +430,8 @@ def scenes(variable, states, comes_about=True):
         for role, script in OTHERWISE.get(name, MACHINES[name.split(".")[0]]):
             if script != "reuse" or variable == "NEAP_STOP_AT":  # who is dead writes nothing more
                 yield role, script, at, variable, comes_about
+            if tool.FULL and comes_about and script == "values" and role != "master":
+                yield role, "forward", at, variable, True
 
 
 class States(unittest.TestCase):
