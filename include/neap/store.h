@@ -57,7 +57,7 @@ struct neap_store_placement {
 	enum neap_store_strategy strategy;
 	double remote_weight;         /* 0..1: of others; our own is 1 less that. 0: all values stay here. 1: none does. Default 0.5 */
 	double local_write_waterline; /* 0..1: below this use of our own tiers a value stays here without a question. Default 0.5 */
-	bool set;                     /* the two above are meant, also when they are 0 */
+	bool set;                     /* the two above are meant, also when they are 0: not both 0, nor both 1, which leaves no place */
 	bool any_tier;                /* count all tiers of an owner, not only its best ones */
 	int32_t priority_limit;       /* tiers below do not count */
 	uint32_t tag_count;           /* tiers with one of these tags do not count */
@@ -110,7 +110,7 @@ NEAP_API uint16_t neap_store_rpc_port(const struct neap_store *store);
 enum neap_store_health {
 	NEAP_STORE_FULL,       /* the master knows us and all that we hold */
 	NEAP_STORE_SYNCING,    /* it is being told */
-	NEAP_STORE_DEGRADED,   /* it is not reached: only what is here or remembered can be put and got */
+	NEAP_STORE_DEGRADED,   /* it is not reached: what is here or remembered can be got; puts become UNKNOWN */
 	NEAP_STORE_LOCAL_ONLY, /* there is none, or we have left it */
 	NEAP_STORE_DRAINING,
 };
@@ -266,7 +266,7 @@ NEAP_API int neap_store_list(struct neap_store *store, const char *pattern, uint
 
 /* --- figures ------------------------------------------------------------------------------------------------------------ */
 
-/* All metrics of the store (docs/OPERATING.md lists them), from inside the call. */
+/* All metrics of the store, from inside the call; `help` tells what each is. */
 NEAP_API void neap_store_metrics(const struct neap_store *store, neap_metric_func *each, void *user);
 
 struct neap_store_numbers { /* the most wanted ones */
