@@ -120,8 +120,14 @@ static void ask_cancel(struct neap_accessor *accessor, struct accessor_op *op);
 void neap_accessor_close(struct neap_accessor *accessor, void (*closed)(void *user), void *user)
 {
 	struct accessor_op *op;
-	if (accessor->closing)
+	if (accessor->closing) {
+		/* The reactor's stop came first, which asks nothing; whoever owns us is told all the same. */
+		if (!accessor->closed) {
+			accessor->closed = closed;
+			accessor->closed_user = user;
+		}
 		return;
+	}
 	accessor->closing = true;
 	accessor->closed = closed;
 	accessor->closed_user = user;
