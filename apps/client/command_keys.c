@@ -115,6 +115,7 @@ int client_exists(struct client_link *link, const struct client_asked *asked)
 
 struct listing {
 	uint64_t limit, shown, next;
+	bool partial;
 };
 
 static void on_listed(void *user, const void *reply)
@@ -123,6 +124,7 @@ static void on_listed(void *user, const void *reply)
 	const struct local_key *keys = list->keys.items;
 	struct listing *listing = user;
 	listing->next = list->next;
+	listing->partial = listing->partial || list->partial;
 	for (uint32_t i = 0; i < list->keys.count && listing->shown < listing->limit; i++, listing->shown++) {
 		char text[4 * NEAP_KEY_MAX + 8];
 		puts(client_key_text(keys[i].key.bytes, keys[i].key.length, text, sizeof text));
@@ -142,6 +144,10 @@ int client_list(struct client_link *link, const struct client_asked *asked)
 		if (client_flush(link) >= 0)
 			return CLIENT_FAILED;
 	} while (listing.next && listing.shown < listing.limit);
+	if (listing.partial) {
+		app_error(link->program, "ls: the master recovers and does not know all keys yet; there may be more: try again");
+		return CLIENT_FAILED;
+	}
 	return CLIENT_OK;
 }
 

@@ -143,7 +143,7 @@
 #define MESSAGE_FIELDS(F, L) L(local_replica, replicas, REQUIRED, 256)
 #include "store/rpc/declare.h"
 
-/* Begins with cursor 0, goes on with `next` of the reply until that is 0. */
+/* Begins with cursor 0, goes on with `next` of the reply until that is 0. `partial`: the master recovers, there may be more keys. */
 #define MESSAGE local_list
 #define MESSAGE_NAME "LocalList"
 #define MESSAGE_FIELDS(F, L)                     \
@@ -155,7 +155,8 @@
 #define MESSAGE_NAME "LocalListReply"
 #define MESSAGE_FIELDS(F, L)                     \
 	L(local_key, keys, OPTIONAL, 8192)           \
-	F(U64, next, OPTIONAL, UINT64_MAX)
+	F(U64, next, OPTIONAL, UINT64_MAX)           \
+	F(BOOL, partial, OPTIONAL, 1)
 #include "store/rpc/declare.h"
 
 #define MESSAGE local_health

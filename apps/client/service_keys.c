@@ -170,13 +170,14 @@ static void listed(void *user, int error, const struct neap_key *keys, uint32_t 
 	struct client_service *service = query.service;
 	struct local_key *out = service->scratch;
 	_Static_assert(LISTED_MAX * sizeof *out <= LOCAL_FRAME_BYTES, "a page fits into the scratch memory");
-	if (error || count > LISTED_MAX) {
+	bool partial = error == NEAP_STORE_REPLICA_IS_NOT_READY && (count > 0 || next);
+	if ((error && !partial) || count > LISTED_MAX) {
 		refused(&query, error ? error : NEAP_STORE_INTERNAL_ERROR, why);
 		return;
 	}
 	for (uint32_t i = 0; i < count; i++)
 		out[i] = (struct local_key){.key = neap_rpc_view_of(keys[i].bytes, keys[i].length)};
-	local_answer(service, query.call, &(struct local_list_reply){.keys = {out, count}, .next = next});
+	local_answer(service, query.call, &(struct local_list_reply){.keys = {out, count}, .next = next, .partial = partial});
 }
 
 void local_on_list(void *user, const struct neap_rpc_incoming *incoming, const void *request)

@@ -255,11 +255,13 @@ typedef void neap_store_removed_func(void *user, int error, uint64_t removed, co
 NEAP_API int neap_store_remove(struct neap_store *store, const struct neap_key *key, uint64_t deadline_ns, neap_store_removed_func *done,
                                void *user);
 /* Removes all keys that match the pattern (docs/DIRECTORY.md has the syntax; linear time), "" for all, of the whole cluster. `removed`
- * counts keys. Keys put meanwhile may be seen or not. NEAP_EAGAIN: another one runs. */
+ * counts keys. Keys put meanwhile may be seen or not. REPLICA_IS_NOT_READY: the master recovers and does not know all keys yet; those it
+ * knew are gone, say it again later. NEAP_EAGAIN: another one runs. */
 NEAP_API int neap_store_remove_matching(struct neap_store *store, const char *pattern, uint64_t deadline_ns,
                                         neap_store_removed_func *done, void *user);
 
-/* Keys that match, a page at a time: begin with cursor 0, go on with *next until it is 0. */
+/* Keys that match, a page at a time: begin with cursor 0, go on with `next` until it is 0. REPLICA_IS_NOT_READY comes with the keys that
+ * are known: the master recovers, there may be more. */
 typedef void neap_store_listed_func(void *user, int error, const struct neap_key *keys, uint32_t count, uint64_t next, const char *why);
 NEAP_API int neap_store_list(struct neap_store *store, const char *pattern, uint64_t cursor, uint64_t deadline_ns,
                              neap_store_listed_func *done, void *user);

@@ -315,7 +315,7 @@ struct neap_key_list {
 	uint32_t text_size;
 	/* answer */
 	uint32_t count;
-	bool complete; /* as in count */
+	bool complete; /* false: recovering, there may be more */
 	char why[120];
 };
 

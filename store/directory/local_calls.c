@@ -259,7 +259,7 @@ static int run_list(struct neap_local_directory *local, struct neap_key_call *ca
 		const struct neap_route_key *key = neap_pool_next(&local->routes.keys, &at);
 		if (!key) {
 			list->cursor = 0;
-			list->complete = complete(local);
+			list->complete = !recovering(local); /* what is being swept is not in sight */
 			return NEAP_STORE_OK;
 		}
 		uint32_t index = neap_pool_index(&local->routes.keys, key);
@@ -268,7 +268,7 @@ static int run_list(struct neap_local_directory *local, struct neap_key_call *ca
 			neap_routes_copy_key(&local->routes, index, local->key);
 		bool listed = in_sight(local, index) && neap_match_run(call->extra, text, key->length, &steps);
 		if (listed && !put_key(list, text, key->length)) {
-			list->complete = complete(local);
+			list->complete = !recovering(local); /* what is being swept is not in sight */
 			return list->count ? NEAP_STORE_OK : NEAP_STORE_BUFFER_OVERFLOW;
 		}
 		list->cursor = at;

@@ -18,6 +18,7 @@
 #include "store/tier/storage.h"
 
 #define NODE_WHY_MAX 320u
+#define NODE_NOT_ALL "the master recovers and does not know all keys yet; say it again when it does"
 #define NODE_ASKS_MAX 1024u     /* of users about keys, at once */
 #define NODE_REPLICAS_MAX 16u   /* of one key, told or removed */
 #define NODE_SWEEP_KEYS 256u    /* of a page of a removal of all that match */

@@ -181,10 +181,15 @@ static void tell_list(struct node_ask *ask, int error)
 	struct list_memory *memory = ask->memory;
 	struct neap_key_list *list = &ask->call.as.list;
 	uint32_t count = error ? 0 : list->count;
+	uint64_t next = error ? 0 : list->cursor;
 	for (uint32_t i = 0; i < count; i++)
 		memory->keys[i] = (struct neap_key){memory->text + memory->listed[i].offset, memory->listed[i].length};
 	const char *why = error ? (*list->why ? list->why : neap_store_error_text(error)) : "";
-	ask->done.listed(ask->user, error, memory->keys, count, error ? 0 : list->cursor, why);
+	if (!error && !list->complete) {
+		error = NEAP_STORE_REPLICA_IS_NOT_READY;
+		why = NODE_NOT_ALL;
+	}
+	ask->done.listed(ask->user, error, memory->keys, count, next, why);
 }
 
 int neap_store_list(struct neap_store *store, const char *pattern, uint64_t cursor, uint64_t deadline_ns, neap_store_listed_func *done,

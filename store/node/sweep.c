@@ -40,6 +40,8 @@ static void listed(struct neap_key_call *call, int error)
 		note_error(sweep, error, *call->as.list.why ? call->as.list.why : neap_store_error_text(error));
 		call->as.list.count = 0;
 		call->as.list.cursor = 0;
+	} else if (!call->as.list.complete) {
+		note_error(sweep, NEAP_STORE_REPLICA_IS_NOT_READY, NODE_NOT_ALL);
 	}
 	sweep->at = 0;
 	neap_ready_again(sweep->store->reactor, &sweep->more);
