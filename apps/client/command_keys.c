@@ -90,7 +90,7 @@ int client_exists(struct client_link *link, const struct client_asked *asked)
 	for (size_t i = 0; i < asked->list.count; i++)
 		keys[i].key = view_of(asked->words[i]);
 	struct local_exist request = {.keys = {keys, (uint32_t)asked->list.count}};
-	int result = client_link_ask(link, &local_method_exist, &request, on_exist, &existing, "exists");
+	int result = client_link_ask(link, &local_method_exist, &request, on_exist, &existing, "the keys");
 	if (result >= 0)
 		return result;
 	result = CLIENT_OK;
@@ -107,7 +107,7 @@ int client_exists(struct client_link *link, const struct client_asked *asked)
 	if (client_flush(link) >= 0)
 		return CLIENT_FAILED;
 	if (result == CLIENT_FAILED)
-		app_error(link->program, "exists: the directory cannot say now (%s); try again", neap_store_error_name(existing.error));
+		app_error(link->program, "the directory cannot say now (%s); try again", neap_store_error_name(existing.error));
 	return result;
 }
 
@@ -138,14 +138,14 @@ int client_list(struct client_link *link, const struct client_asked *asked)
 	listing = (struct listing){.limit = asked->limit ? asked->limit : UINT64_MAX};
 	do {
 		struct local_list request = {.pattern = view_of(pattern), .cursor = listing.next};
-		int result = client_link_ask(link, &local_method_list, &request, on_listed, &listing, "ls");
+		int result = client_link_ask(link, &local_method_list, &request, on_listed, &listing, *pattern ? pattern : "all keys");
 		if (result >= 0)
 			return result;
 		if (client_flush(link) >= 0)
 			return CLIENT_FAILED;
 	} while (listing.next && listing.shown < listing.limit);
 	if (listing.partial) {
-		app_error(link->program, "ls: the master recovers and does not know all keys yet; there may be more: try again");
+		app_error(link->program, "the master recovers and does not know all keys yet; there may be more: try again");
 		return CLIENT_FAILED;
 	}
 	return CLIENT_OK;

@@ -5,6 +5,7 @@
 #include "apps/common/host.h"
 #include "apps/common/memory.h"
 #include "apps/common/stop_at.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -104,6 +105,14 @@ static void on_drained(void *user, int error)
 	daemon->drained = true;
 }
 
+static void say_leaving(const struct daemon *daemon)
+{
+	struct neap_store_numbers numbers;
+	neap_store_numbers(daemon->store, &numbers);
+	printf("neap-client leaving: %" PRIu64 " values of %" PRIu64 " bytes are held here and go with it\n", numbers.keys, numbers.bytes);
+	(void)fflush(stdout);
+}
+
 /* Local processes first, as long as the others still answer; then what peers have begun. */
 static int drain(struct daemon *daemon)
 {
@@ -147,6 +156,7 @@ static int serve(struct daemon *daemon)
 	bool never = false;
 	app_host_wait(&daemon->host, &never, 0);
 	daemon->host.interrupted = false;
+	say_leaving(daemon);
 	return drain(daemon);
 }
 

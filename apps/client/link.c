@@ -147,7 +147,8 @@ static int explain(const struct client_link *link, const struct client_call *cal
 	case NEAP_RPC_DEADLINE:
 		if (interrupted)
 			break;
-		app_error(link->program, "%s: no answer in time; --deadline sets how long to wait", what);
+		app_error(link->program, "%s: no answer in time; --deadline sets how long to wait. A put or rm may have been done or yet be",
+		          what);
 		return CLIENT_FAILED;
 	case NEAP_RPC_CANCELED:
 	case NEAP_RPC_CLOSED: break;

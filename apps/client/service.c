@@ -170,11 +170,12 @@ void local_leave(struct local_transfer *transfer)
 		free_transfer(transfer);
 }
 
-/* The connection has ended. */
+/* The connection has ended. Whoever has taken a value to its end need not say so first. */
 static void on_release(struct neap_rpc_resource *resource)
 {
 	struct local_transfer *transfer = (struct local_transfer *)(void *)resource;
-	transfer->service->stats.given_up++;
+	bool taken = transfer->phase == LOCAL_SENDING && transfer->done == transfer->size;
+	transfer->service->stats.given_up += !taken;
 	if (transfer->asked)
 		neap_store_cancel(transfer->service->store, transfer->operation);
 	local_leave(transfer);

@@ -108,6 +108,8 @@ void local_on_get_data(void *user, const struct neap_rpc_incoming *incoming, con
 		bytes = service->scratch;
 	}
 	service->stats.bytes_out += get->length;
+	if (transfer->done < get->offset + get->length)
+		transfer->done = get->offset + get->length;
 	local_touch(transfer);
 	local_answer(service, incoming->handle, &(struct local_get_data_reply){.data = neap_rpc_view_of(bytes, get->length)});
 }

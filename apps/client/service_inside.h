@@ -34,7 +34,7 @@ struct local_transfer {
 	neap_operation_id operation;
 	struct client_pieces pieces;
 	uint64_t wanted; /* bytes of memory */
-	uint64_t size, done;
+	uint64_t size, done; /* done: bytes that the caller has sent, or asked for */
 	bool has_crc;
 	uint32_t crc;
 	uint32_t key_length;

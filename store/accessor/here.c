@@ -174,7 +174,8 @@ static uint8_t settle_as(struct accessor_op *op, int result)
 		accessor_blame(op, result, "another owner had the key first, with another value");
 		return store_put_on_REFUSED;
 	default:
-		accessor_blame(op, result, "the directory: %s", neap_store_error_text(result));
+		accessor_blame(op, result, "the directory: %s",
+		               result == NEAP_STORE_RPC_FAIL ? "the master is not reached" : neap_store_error_text(result));
 		return store_put_on_REFUSED;
 	}
 }

@@ -3,6 +3,8 @@
 #include "store/master/announcer_inside.h"
 #include <string.h>
 
+#define COMPLAINT_MS 60000u
+
 static struct neap_announcer *announcer_of(const struct neap_machine *machine)
 {
 	return (struct neap_announcer *)(uintptr_t)((const char *)machine - offsetof(struct neap_announcer, machine));
@@ -145,20 +147,34 @@ static bool holds(const struct neap_announcer *announcer)
 	return announcer->options.next(announcer->options.user, &cursor, &value);
 }
 
+/* At once, and then each minute: it is tried every second at least. */
+static void complain(struct neap_announcer *announcer, int error)
+{
+	const char *what = error == NEAP_STORE_RPC_FAIL ? "it is not reached"
+	                   : error > NEAP_EAGAIN        ? neap_store_error_text(error)
+	                                                : neap_error_text(error);
+	if (announcer->complained_of == error && neap_now(announcer->reactor) < announcer->quiet_until_ns)
+		return;
+	announcer->complained_of = error;
+	announcer->quiet_until_ns = announcer_after(announcer, COMPLAINT_MS);
+	neap_log(announcer->reactor, NEAP_LOG_WARNING, "announcer", "the directory does not register this client: %s; it is being tried on",
+	         what);
+}
+
 static void enrolled(struct neap_key_call *call, int error)
 {
 	struct neap_announcer *announcer = call->user;
 	const struct neap_key_register *answer = &call->as.register_;
 	if (!error) {
 		announcer->unknown = false;
+		announcer->complained_of = 0;
 		announcer->stats.registrations++;
 		announcer->stats.registered = true;
 		announcer->owed = announcer->owed || answer->announce_all;
 		announcer->epoch = answer->epoch;
 		announcer_beat_begin(announcer);
 	} else {
-		neap_log(announcer->reactor, NEAP_LOG_WARNING, "announcer", "the directory does not register this client: %s",
-		         error > NEAP_EAGAIN ? neap_store_error_text(error) : neap_error_text(error));
+		complain(announcer, error);
 	}
 	end_call(announcer, error);
 }

@@ -90,6 +90,8 @@ struct neap_announcer {
 	bool owed;      /* a full announcement */
 	bool urgent;    /* someone waits for something in the queue */
 	uint64_t round_after_ns;
+	int complained_of; /* the last error that was logged, and when it may be again */
+	uint64_t quiet_until_ns;
 
 	struct neap_timer later;
 	bool later_runs;

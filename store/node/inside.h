@@ -18,6 +18,11 @@
 #include "store/tier/storage.h"
 
 #define NODE_WHY_MAX 320u
+/* A failed question to the directory, for those who asked the store. */
+static inline const char *node_directory_text(int error)
+{
+	return error == NEAP_STORE_RPC_FAIL ? "the master is not reached" : neap_store_error_text(error);
+}
 #define NODE_NOT_ALL "the master recovers and does not know all keys yet; say it again when it does"
 #define NODE_ASKS_MAX 1024u     /* of users about keys, at once */
 #define NODE_REPLICAS_MAX 16u   /* of one key, told or removed */

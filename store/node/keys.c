@@ -101,7 +101,7 @@ static void tell_stat(struct node_ask *ask, int error)
 		};
 		node_place(&to->place, from->client, from->host, from->port);
 	}
-	ask->done.stat(ask->user, error, memory->told, count, error ? neap_store_error_text(error) : "");
+	ask->done.stat(ask->user, error, memory->told, count, error ? node_directory_text(error) : "");
 }
 
 int neap_store_stat(struct neap_store *store, const struct neap_key *key, uint64_t deadline_ns, neap_store_stat_func *done, void *user)
@@ -184,7 +184,7 @@ static void tell_list(struct node_ask *ask, int error)
 	uint64_t next = error ? 0 : list->cursor;
 	for (uint32_t i = 0; i < count; i++)
 		memory->keys[i] = (struct neap_key){memory->text + memory->listed[i].offset, memory->listed[i].length};
-	const char *why = error ? (*list->why ? list->why : neap_store_error_text(error)) : "";
+	const char *why = error ? (*list->why ? list->why : node_directory_text(error)) : "";
 	if (!error && !list->complete) {
 		error = NEAP_STORE_REPLICA_IS_NOT_READY;
 		why = NODE_NOT_ALL;

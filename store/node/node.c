@@ -202,8 +202,7 @@ static int open_owner(struct neap_store *store, const struct neap_store_options 
 	error = neap_peer_service_create(&store->service, store->reactor, store->engine, store->owner, &service, &system_errno, reason,
 	                                 sizeof reason);
 	if (error)
-		return wrong(error, why, why_size, "rpc_port: %s%s%s", reason, system_errno ? ": " : "",
-		             system_errno ? strerror(system_errno) : "");
+		return wrong(error, why, why_size, "rpc_port: %s; choose another, or 0 for a free one", reason);
 	store->rpc_port = neap_rpc_server_port(neap_peer_service_rpc(store->service));
 	return NEAP_OK;
 }

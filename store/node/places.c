@@ -113,7 +113,7 @@ static void answer_replicas(struct node_places_call *call, uint32_t index)
 		error = error == NEAP_STORE_OBJECT_NOT_FOUND ? (int)NEAP_STORE_REPLICA_IS_PROCESSING
 		        : error                              ? error
 		                                             : (int)NEAP_STORE_OBJECT_ALREADY_EXISTS;
-	answer(call->places, question, error, routes, count, error ? neap_store_error_text(error) : "");
+	answer(call->places, question, error, routes, count, error ? node_directory_text(error) : "");
 }
 
 static void take_hint(struct node_places *places, const struct neap_route *routes, uint32_t count, uint64_t available)
@@ -143,7 +143,7 @@ static void answer_candidates(struct node_places_call *call, uint32_t index)
 	}
 	if (count)
 		take_hint(call->places, routes, count, call->room.candidates[item->first].available);
-	answer(call->places, question, item->error, routes, count, item->error ? neap_store_error_text(item->error) : "");
+	answer(call->places, question, item->error, routes, count, item->error ? node_directory_text(item->error) : "");
 }
 
 static void over(struct neap_key_call *key_call, int error)
@@ -157,7 +157,7 @@ static void over(struct neap_key_call *key_call, int error)
 	places->waiting[kind].calls--;
 	for (uint32_t i = 0; i < call->count; i++) {
 		if (error)
-			answer(places, call->questions[i], error, NULL, 0, neap_store_error_text(error));
+			answer(places, call->questions[i], error, NULL, 0, node_directory_text(error));
 		else if (kind == NODE_ASK_CANDIDATES)
 			answer_candidates(call, i);
 		else

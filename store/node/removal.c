@@ -21,7 +21,7 @@ static void found(struct neap_key_call *call, int error)
 		error = removal->item.error;
 	removal->store->reached = error == 0 || call->effect == NEAP_KEY_EFFECT_DONE;
 	if (error)
-		note_error(removal, error, neap_store_error_text(error));
+		note_error(removal, error, node_directory_text(error));
 	neap_step(&removal->machine, error ? (uint8_t)key_removal_on_NONE : (uint8_t)key_removal_on_FOUND, 0);
 }
 

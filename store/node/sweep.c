@@ -37,7 +37,7 @@ static void listed(struct neap_key_call *call, int error)
 {
 	struct node_sweep *sweep = call->user;
 	if (error) {
-		note_error(sweep, error, *call->as.list.why ? call->as.list.why : neap_store_error_text(error));
+		note_error(sweep, error, *call->as.list.why ? call->as.list.why : node_directory_text(error));
 		call->as.list.count = 0;
 		call->as.list.cursor = 0;
 	} else if (!call->as.list.complete) {
