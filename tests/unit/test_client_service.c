@@ -323,6 +323,24 @@ START_TEST(a_transfer_belongs_to_its_connection)
 }
 END_TEST
 
+/* A command takes the value and ends; another one ends in the middle. */
+START_TEST(what_was_taken_to_its_end_is_not_given_up)
+{
+	open_plain();
+	put("key", 1000);
+	for (uint64_t taken = 999; taken <= 1000; taken++) {
+		begin_get(channel, &calls[0], "key", false);
+		ended(&calls[0], 0);
+		take(calls[0].transfer, 0, taken, 0);
+		neap_rpc_channel_close(channel);
+		ck_assert(drive_all_until(&reactor, 1, is_quiet, NULL, 5000));
+		ck_assert_uint_eq(stats().given_up, 1);
+		channel = connect_one();
+	}
+	close_all();
+}
+END_TEST
+
 static bool has_operation(void *user)
 {
 	(void)user;
@@ -564,6 +582,7 @@ int main(void)
 	tcase_add_test(values, scattered_memory_is_one_value);
 	tcase_add_test(values, wrong_bytes_do_not_become_a_value);
 	tcase_add_test(values, a_transfer_belongs_to_its_connection);
+	tcase_add_test(values, what_was_taken_to_its_end_is_not_given_up);
 	tcase_add_test(values, a_connection_that_ends_cancels_what_the_store_does);
 	tcase_add_test(values, memory_that_the_store_keeps_comes_back_when_it_lets_go);
 	tcase_add_test(queue, who_finds_no_memory_waits_in_order);
