@@ -19,7 +19,9 @@ static int serve(struct app_host *host, const struct bench_options *options, cha
 		result = APP_START;
 	} else {
 		bench_answers_begin(&answers, host, &threads);
-		result = app_announce(&bench_program, host->engine, buffer, options->buffer_size, options->ready_file);
+		result = app_publish(&bench_program, host, options->node.publish_seconds);
+		if (result < 0)
+			result = app_announce(&bench_program, host->engine, buffer, options->buffer_size, options->ready_file);
 	}
 	if (result < 0) {
 		bool never = false;

@@ -55,7 +55,9 @@ static void *register_buffer(struct app_host *host)
 
 static int serve(struct app_host *host, const void *buffer)
 {
-	int result = app_announce(&program, host->engine, buffer, buffer_size, ready_file);
+	int result = app_publish(&program, host, node.publish_seconds);
+	if (result < 0)
+		result = app_announce(&program, host->engine, buffer, buffer_size, ready_file);
 	if (result >= 0)
 		return result;
 	bool never = false;

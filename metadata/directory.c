@@ -11,6 +11,15 @@
 #define WHY_MAX 512u
 #define GRACE_NS UINT64_C(250000000) /* the back-end's own deadline comes first */
 
+enum { DOCUMENT, OWNER, PARTS }; /* what a fetch brings; a back-end that stores has them under two keys */
+
+/* One of them. */
+struct part {
+	struct neap_backend_watch watch;
+	struct entry *entry;
+	uint64_t call;
+};
+
 /* One name. */
 struct entry {
 	struct neap_machine machine; /* of its present fetch */
@@ -23,9 +32,14 @@ struct entry {
 	struct neap_lookup *answering;   /* those of them whose turn it is */
 	struct neap_snapshot *snapshot;  /* NULL: nothing is known */
 	struct neap_descriptor *fetched; /* between the answer and the action that adopts it */
-	uint64_t call, began_ns;
+	struct neap_host_port owner;     /* the same */
+	struct part parts[PARTS];
+	uint64_t began_ns;
 	int error; /* of the present fetch */
 	bool fetching;
+	uint8_t awaited; /* parts */
+	bool watching;   /* the present fetch: since it began */
+	bool watched;    /* no part changed since the snapshot's fetch began, as far as the back-end can tell, and it can */
 	uint16_t name_length;
 	char name[NEAP_NAME_MAX + 1];
 	char why[WHY_MAX];
@@ -36,7 +50,11 @@ struct neap_directory {
 	struct neap_reactor_class *class_;
 	struct neap_dependent dependent;
 	struct neap_reap reap;
-	struct neap_directory_backend backend;
+	struct neap_backend *backend;
+	const char *cluster; /* a copy, or NULL */
+	char *cluster_copy;
+	size_t cluster_bytes;
+	bool stores;
 	struct neap_pool pool;
 	struct entry **buckets;
 	uint32_t bucket_count; /* power of two */
@@ -121,6 +139,31 @@ static void drop_lookups(struct neap_lookup **list)
 	}
 }
 
+static void cancel_parts(struct entry *entry)
+{
+	struct neap_directory *directory = entry->directory;
+	for (int i = 0; i < PARTS; i++) {
+		uint64_t call = entry->parts[i].call;
+		entry->parts[i].call = 0;
+		if (call)
+			directory->backend->ops->cancel(directory->backend, call);
+	}
+}
+
+static void unwatch_parts(struct entry *entry)
+{
+	entry->watched = entry->watching = false;
+	for (int i = 0; i < PARTS; i++)
+		neap_backend_unwatch(&entry->parts[i].watch);
+}
+
+/* A document that came before the part that was missing. */
+static void drop_fetched(struct entry *entry)
+{
+	neap_descriptor_free(entry->fetched);
+	entry->fetched = NULL;
+}
+
 /* Lookups, fetch and knowledge go; nothing is called back. */
 static void end_entry(struct entry *entry)
 {
@@ -133,14 +176,13 @@ static void end_entry(struct entry *entry)
 	neap_ready_cancel(directory->reactor, &entry->ready);
 	drop_lookups(&entry->lookups);
 	drop_lookups(&entry->answering);
+	unwatch_parts(entry);
 	if (entry->fetching) {
-		if (entry->call)
-			directory->backend.cancel(directory->backend.backend, entry->call);
+		cancel_parts(entry);
 		neap_machine_end(&entry->machine);
 	}
 	entry->fetching = false;
-	neap_descriptor_free(entry->fetched);
-	entry->fetched = NULL;
+	drop_fetched(entry);
 	set_snapshot(entry, NULL);
 	neap_pool_give(&directory->pool, entry);
 }
@@ -193,8 +235,8 @@ static void unlink_lookup(struct neap_lookup *lookup)
 	lookup->slot = NULL;
 }
 
-/* Answers the lookups that ask for nothing newer than `fresh_ns`. A callee may look up, cancel, forget, or destroy the directory.
- */
+/* Answers the lookups that ask for nothing newer than `fresh_ns`, or that take what is watched. A callee may look up, cancel, forget, or
+ * destroy the directory. */
 static void answer(struct entry *entry, uint64_t fresh_ns, int error)
 {
 	struct neap_snapshot *snapshot = !error ? neap_snapshot_keep(entry->snapshot) : NULL;
@@ -202,7 +244,7 @@ static void answer(struct entry *entry, uint64_t fresh_ns, int error)
 	(void)snprintf(why, sizeof why, "%s", error ? entry->why : "");
 	for (struct neap_lookup *lookup = entry->lookups, *next; lookup; lookup = next) {
 		next = lookup->next;
-		if (lookup->not_before_ns <= fresh_ns) {
+		if (lookup->not_before_ns <= fresh_ns || (lookup->watched_will_do && entry->watched && !error)) {
 			unlink_lookup(lookup);
 			link_lookup(&entry->answering, lookup);
 		}
@@ -221,7 +263,6 @@ static void finish(struct entry *entry, int error)
 	struct neap_directory *directory = entry->directory;
 	neap_machine_end(&entry->machine);
 	entry->fetching = false;
-	entry->call = 0;
 	answer(entry, entry->began_ns, error);
 	if (!directory->closing && entry->lookups)
 		neap_ready_again(directory->reactor, &entry->ready);
@@ -258,44 +299,108 @@ static bool is_null(const char *json, size_t length)
 	return length == 4 && memcmp(json, "null", 4) == 0;
 }
 
-/* The back-end's answer, sorted into what it means. */
-static void fetched(void *user, int error, const char *json, size_t length, const char *why)
+static int read_document(struct entry *entry, const char *json, size_t length, char *why, size_t why_size)
 {
-	struct entry *entry = user;
+	if (is_null(json, length)) {
+		(void)snprintf(why, why_size, entry->directory->stores ? "it was taken back" : "the process at this address has no segment");
+		return NEAP_EMETADATA;
+	}
+	int error = neap_descriptor_decode(json, length, &entry->fetched, why, why_size);
+	if (!error && why[0])
+		neap_log(entry->directory->reactor, NEAP_LOG_INFO, "directory", "segment '%.80s': left out: %s", entry->name, why);
+	return error;
+}
+
+/* A part failed: what the others would bring does not matter any more. */
+static void part_failed(struct entry *entry, const struct part *part, int error, const char *why)
+{
+	char where[400];
+	cancel_parts(entry);
+	if (error == NEAP_EMETADATA && entry->directory->stores) {
+		(void)snprintf(where, sizeof where, "%.300s: %s", entry->directory->backend->where,
+		               part == &entry->parts[OWNER] ? "it is published without its owner's address (rpc_meta)"
+		                                            : "there is none of this name");
+		why = where;
+	}
+	failed(entry, error, why);
+	neap_step(&entry->machine, error == NEAP_EMETADATA ? segment_fetch_on_MISSING : segment_fetch_on_FAILED, 0);
+}
+
+/* The back-end's answer, sorted into what it means. */
+static void fetched(void *user, int error, const char *value, size_t length, const char *why)
+{
+	struct part *part = user;
+	struct entry *entry = part->entry;
 	char detail[256] = "";
 
-	entry->call = 0;
-	if (!error && is_null(json, length)) {
-		error = NEAP_EMETADATA;
-		why = "the process at this address has no segment";
-	} else if (!error) {
-		error = neap_descriptor_decode(json, length, &entry->fetched, detail, sizeof detail);
+	part->call = 0;
+	if (!error) {
+		error = part == &entry->parts[DOCUMENT] ? read_document(entry, value, length, detail, sizeof detail)
+		                                        : neap_rpc_document_decode(value, length, &entry->owner, detail, sizeof detail);
 		why = detail;
-		if (!error && detail[0])
-			neap_log(entry->directory->reactor, NEAP_LOG_INFO, "directory", "segment '%.80s': left out: %s", entry->name, detail);
 	}
 	if (error)
-		failed(entry, error, why);
-	neap_step(&entry->machine,
-	          !error                    ? segment_fetch_on_FOUND
-	          : error == NEAP_EMETADATA ? segment_fetch_on_MISSING
-	                                    : segment_fetch_on_FAILED,
-	          0);
+		part_failed(entry, part, error, why);
+	else if (--entry->awaited == 0)
+		neap_step(&entry->machine, segment_fetch_on_FOUND, 0);
+}
+
+static void part_changed(struct neap_backend_watch *watch)
+{
+	struct part *part = (struct part *)(void *)((char *)watch - offsetof(struct part, watch));
+	unwatch_parts(part->entry);
+}
+
+static int key_of(const struct neap_directory *directory, int which, const char *name, char *key, size_t size)
+{
+	while (*name == '/')
+		name++;
+	return which == DOCUMENT ? neap_directory_segment_key(directory->cluster, name, key, size)
+	                         : neap_directory_rpc_key(directory->cluster, name, key, size);
+}
+
+/* Begins to watch before it reads: a change in between is told. */
+static int fetch_part(struct entry *entry, int which)
+{
+	struct neap_directory *directory = entry->directory;
+	struct neap_backend *backend = directory->backend;
+	struct part *part = &entry->parts[which];
+	char key[NEAP_BACKEND_KEY_MAX];
+	part->entry = entry;
+	if (!directory->stores)
+		return backend->ops->get(backend, entry->name, directory->fetch_timeout_ns, fetched, part, &part->call);
+	int error = key_of(directory, which, entry->name, key, sizeof key);
+	if (error)
+		return error;
+	part->watch.changed = part_changed;
+	if (backend->ops->watch(backend, key, &part->watch))
+		entry->watching = false;
+	return backend->ops->get(backend, key, directory->fetch_timeout_ns, fetched, part, &part->call);
+}
+
+static int fetch_parts(struct entry *entry, char *why, size_t why_size)
+{
+	struct neap_directory *directory = entry->directory;
+	entry->awaited = directory->stores ? PARTS : 1;
+	unwatch_parts(entry);
+	entry->watching = directory->stores;
+	int error = directory->stores ? NEAP_OK : neap_p2p_address(entry->name, &entry->owner, why, why_size);
+	for (int i = 0; i < entry->awaited && !error; i++)
+		error = fetch_part(entry, i);
+	return error;
 }
 
 static void do_fetch(struct neap_machine *machine, uint64_t argument)
 {
 	struct entry *entry = entry_of(machine);
 	struct neap_directory *directory = entry->directory;
+	char why[200] = "";
 	(void)argument;
 	directory->fetches++;
 	entry->began_ns = neap_now(directory->reactor);
-	int error = directory->backend.fetch(directory->backend.backend, entry->name, directory->fetch_timeout_ns, fetched, entry,
-	                                     &entry->call);
-	if (error) { /* when it is the name, the back-end knows what is wrong with it */
-		struct neap_host_port unused;
-		char why[200] = "";
-		(void)directory->backend.handshake_address(directory->backend.backend, entry->name, NULL, &unused, why, sizeof why);
+	int error = fetch_parts(entry, why, sizeof why);
+	if (error) {
+		cancel_parts(entry);
 		failed(entry, error, why);
 		(void)neap_post_first(machine, segment_fetch_on_FAILED, 0);
 	}
@@ -308,16 +413,18 @@ static void do_adopt(struct neap_machine *machine, uint64_t argument)
 	struct neap_snapshot *snapshot = neap_allocate(reactor, sizeof *snapshot);
 	(void)argument;
 	if (!snapshot) {
-		neap_descriptor_free(entry->fetched);
-		entry->fetched = NULL;
+		drop_fetched(entry);
+		unwatch_parts(entry);
 		failed(entry, NEAP_ENOMEM, NULL);
 		finish(entry, NEAP_ENOMEM);
 		return;
 	}
 	*snapshot =
 		(struct neap_snapshot){.descriptor = entry->fetched, .references = 1, .fetched_ns = entry->began_ns, .reactor = reactor};
+	snapshot->owner = entry->owner;
 	entry->fetched = NULL;
 	set_snapshot(entry, snapshot);
+	entry->watched = entry->watching;
 	finish(entry, NEAP_OK);
 }
 
@@ -325,6 +432,8 @@ static void do_forget(struct neap_machine *machine, uint64_t argument)
 {
 	struct entry *entry = entry_of(machine);
 	(void)argument;
+	drop_fetched(entry);
+	unwatch_parts(entry);
 	set_snapshot(entry, NULL);
 	finish(entry, entry->error);
 }
@@ -334,16 +443,18 @@ static void do_keep(struct neap_machine *machine, uint64_t argument)
 {
 	struct entry *entry = entry_of(machine);
 	(void)argument;
+	drop_fetched(entry);
+	unwatch_parts(entry);
 	finish(entry, entry->error);
 }
 
 static void do_give_up(struct neap_machine *machine, uint64_t argument)
 {
 	struct entry *entry = entry_of(machine);
-	struct neap_directory *directory = entry->directory;
 	(void)argument;
-	if (entry->call)
-		directory->backend.cancel(directory->backend.backend, entry->call);
+	cancel_parts(entry);
+	drop_fetched(entry);
+	unwatch_parts(entry);
 	failed(entry, NEAP_ETIMEDOUT, "the metadata source did not answer in time");
 	finish(entry, NEAP_ETIMEDOUT);
 }
@@ -364,8 +475,7 @@ static void broken(struct neap_machine *machine, uint8_t event)
 {
 	struct entry *entry = entry_of(machine);
 	(void)event;
-	if (entry->call)
-		entry->directory->backend.cancel(entry->directory->backend.backend, entry->call);
+	cancel_parts(entry);
 	failed(entry, NEAP_EINTERNAL, NULL);
 	finish(entry, NEAP_EINTERNAL);
 }
@@ -385,12 +495,26 @@ static void release_directory(struct neap_directory *directory)
 	struct neap_reactor *reactor = directory->reactor;
 	if (directory->buckets)
 		neap_release(reactor, directory->buckets, directory->bucket_count * sizeof(struct entry *));
+	if (directory->cluster_copy)
+		neap_release(reactor, directory->cluster_copy, directory->cluster_bytes);
 	neap_pool_destroy(&directory->pool);
 	neap_release(reactor, directory, sizeof *directory);
 }
 
-int neap_directory_create(struct neap_directory **directory_p, struct neap_reactor *reactor,
-                          const struct neap_directory_backend *backend, uint32_t names_max, uint64_t fetch_timeout_ns)
+static int copy_cluster(struct neap_directory *directory, const char *cluster)
+{
+	if (!cluster || !cluster[0])
+		return NEAP_OK;
+	directory->cluster_bytes = strlen(cluster) + 1;
+	directory->cluster_copy = neap_allocate(directory->reactor, directory->cluster_bytes);
+	if (directory->cluster_copy)
+		memcpy(directory->cluster_copy, cluster, directory->cluster_bytes);
+	directory->cluster = directory->cluster_copy;
+	return directory->cluster ? NEAP_OK : NEAP_ENOMEM;
+}
+
+int neap_directory_create(struct neap_directory **directory_p, struct neap_reactor *reactor, struct neap_backend *backend,
+                          const char *cluster, uint32_t names_max, uint64_t fetch_timeout_ns)
 {
 	*directory_p = NULL;
 	struct neap_reactor_class *class_ = NULL;
@@ -402,9 +526,12 @@ int neap_directory_create(struct neap_directory **directory_p, struct neap_react
 		return NEAP_ENOMEM;
 	directory->reactor = reactor;
 	directory->class_ = class_;
-	directory->backend = *backend;
+	directory->backend = backend;
+	directory->stores = neap_backend_can(backend, NEAP_BACKEND_STORES);
 	directory->fetch_timeout_ns = fetch_timeout_ns;
-	error = neap_pool_create(&directory->pool, reactor, sizeof(struct entry), names_max);
+	error = copy_cluster(directory, cluster);
+	if (!error)
+		error = neap_pool_create(&directory->pool, reactor, sizeof(struct entry), names_max);
 	for (directory->bucket_count = 1; directory->bucket_count < names_max && directory->bucket_count < 1u << 20;)
 		directory->bucket_count *= 2;
 	if (!error) {
@@ -476,12 +603,6 @@ void neap_directory_forget(struct neap_directory *directory, const char *name)
 	struct entry *entry = find(directory, name);
 	if (entry)
 		set_snapshot(entry, NULL);
-}
-
-int neap_directory_handshake_address(struct neap_directory *directory, const char *name, const struct neap_descriptor *descriptor,
-                                     struct neap_host_port *address_p, char *why, size_t why_size)
-{
-	return directory->backend.handshake_address(directory->backend.backend, name, descriptor, address_p, why, why_size);
 }
 
 uint64_t neap_directory_fetches(const struct neap_directory *directory)

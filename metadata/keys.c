@@ -1,9 +1,7 @@
-/* Names of things in metadata stores: keys, schemes, P2P segment names. Pure. */
+/* Names of things in metadata stores: keys, P2P segment names. Pure. */
 #include "metadata/directory.h"
 #include <stdio.h>
 #include <string.h>
-
-static const char built_in[] = "this build has P2PHANDSHAKE";
 
 /* "mooncake/", then the cluster id with a slash behind it. */
 static int put_key(const char *cluster, const char *room, const char *name, char *key, size_t size)
@@ -24,29 +22,6 @@ int neap_directory_segment_key(const char *cluster, const char *name, char *key,
 int neap_directory_rpc_key(const char *cluster, const char *name, char *key, size_t size)
 {
 	return put_key(cluster, "rpc_meta/", name, key, size);
-}
-
-int neap_directory_scheme(const char *connection, const char **scheme_p, char *why, size_t why_size)
-{
-	static const char *const others[] = {"etcd", "redis", "http", "https"};
-	const char *colon = strstr(connection, "://");
-	size_t length = colon ? (size_t)(colon - connection) : 0;
-
-	*scheme_p = NULL;
-	if (strcmp(connection, "P2PHANDSHAKE") == 0) {
-		*scheme_p = "P2PHANDSHAKE";
-		return NEAP_OK;
-	}
-	if (!colon) /* a bare list of hosts is etcd's */
-		*scheme_p = "etcd";
-	for (size_t i = 0; colon && i < sizeof others / sizeof *others; i++)
-		if (strlen(others[i]) == length && strncmp(connection, others[i], length) == 0)
-			*scheme_p = others[i];
-	if (*scheme_p)
-		(void)snprintf(why, why_size, "metadata '%.64s' asks for %s, which is not built in; %s", connection, *scheme_p, built_in);
-	else
-		(void)snprintf(why, why_size, "metadata '%.64s' has an unknown scheme; %s", connection, built_in);
-	return *scheme_p ? NEAP_ENOTSUP : NEAP_EINVAL;
 }
 
 int neap_p2p_name(const char *local_name, uint16_t port, char *name, size_t size, char *why, size_t why_size)

@@ -15,6 +15,10 @@
 	M(handshake_session) \
 	M(handshake_call)    \
 	M(segment_fetch)     \
+	M(publisher)         \
+	M(redis_link)        \
+	M(redis_call)        \
+	M(http_call)         \
 	M(tcp_session)       \
 	M(rpc_channel)       \
 	M(rpc_call)          \

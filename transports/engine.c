@@ -55,16 +55,22 @@ static void free_pools(struct neap_engine *engine)
 	neap_release(engine->reactor, engine->names, ((size_t)engine->names_mask + 1) * sizeof *engine->names);
 }
 
-static int make_directory(struct neap_engine *engine)
+static int make_directory(struct neap_engine *engine, char *why, size_t why_size)
 {
 	const struct neap_engine_options *options = &engine->options;
 	int error = neap_handshake_caller_create(&engine->caller, engine->reactor, CALLS_MAX, options->handshake_length_max,
 	                                         &engine->view.socket_options);
+	bool stores = neap_engine_stores(engine);
 	if (!error)
-		error = neap_p2p_backend_create(&engine->backend, engine->caller, neap_publish_self, engine);
+		error = stores ? neap_store_open(engine, why, why_size)
+		               : neap_p2p_backend_create(&engine->backend, engine->caller, neap_publish_self, engine);
 	if (!error)
-		error = neap_directory_create(&engine->directory, engine->reactor, &engine->backend, options->peers_max,
-		                              (uint64_t)options->handshake_timeout_ms * 1000000u);
+		error = neap_directory_create(&engine->directory, engine->reactor, engine->backend, options->metadata_cluster, options->peers_max,
+		                              (stores ? options->metadata_timeout_ms : options->handshake_timeout_ms) * UINT64_C(1000000));
+	if (!error && engine->home == engine) {
+		neap_publish_limit(engine);
+		error = stores ? neap_store_publish(engine, why, why_size) : NEAP_OK;
+	}
 	return error;
 }
 
@@ -92,10 +98,11 @@ void neap_engine_free(struct neap_engine *engine)
 		engine->local->ops->destroy(engine->local);
 	if (engine->remote)
 		engine->remote->ops->destroy(engine->remote);
+	neap_store_free(engine);
 	if (engine->directory)
 		neap_directory_destroy(engine->directory);
-	if (engine->backend.fetch)
-		neap_p2p_backend_destroy(&engine->backend);
+	if (engine->backend)
+		engine->backend->ops->destroy(engine->backend);
 	if (engine->caller)
 		neap_handshake_caller_destroy(engine->caller);
 	if (engine->service)
@@ -147,11 +154,12 @@ static int make_parts(struct neap_engine *engine, neap_transport_maker *make_rem
 	fill_view(engine);
 	int error = make_pools(engine);
 	if (!error)
-		error = make_directory(engine);
+		error = make_directory(engine, why, why_size);
 	if (!error)
 		error = neap_local_transport_create(&engine->local, engine);
 	if (error) {
-		snprintf(why, why_size, "%s", neap_error_text(error));
+		if (!why[0])
+			snprintf(why, why_size, "%s", neap_error_text(error));
 		if (error == NEAP_ENOMEM)
 			out_of_memory("pools of the engine", why, why_size);
 		return error;
@@ -190,7 +198,7 @@ static int make_home(struct neap_engine *engine, const struct neap_engine_option
 	error = neap_name_publish(engine, why, why_size);
 	if (error)
 		return error;
-	neap_publish_limit(engine);
+	engine->publication.known = !neap_engine_stores(engine);
 	return make_parts(engine, make_remote, why, why_size);
 }
 
@@ -202,8 +210,8 @@ static int report(struct neap_reactor *reactor, int error, const char *reason, c
 	return error;
 }
 
-int neap_engine_create_with(struct neap_engine **engine_p, struct neap_reactor *reactor, const struct neap_engine_options *options,
-                            neap_transport_maker *make_remote, char *why, size_t why_size)
+int neap_engine_create_over(struct neap_engine **engine_p, struct neap_reactor *reactor, const struct neap_engine_options *options,
+                            neap_transport_maker *make_remote, neap_backend_maker *make_backend, void *user, char *why, size_t why_size)
 {
 	char reason[NEAP_WHY_MAX] = "";
 	*engine_p = NULL;
@@ -212,6 +220,8 @@ int neap_engine_create_with(struct neap_engine **engine_p, struct neap_reactor *
 	struct neap_engine *engine = make_shell(reactor);
 	if (!engine)
 		return report(reactor, NEAP_ENOMEM, "", why, why_size);
+	engine->make_backend = make_backend;
+	engine->make_backend_user = user;
 	int error = make_home(engine, options, make_remote, reason, sizeof reason);
 	if (error) {
 		neap_engine_free(engine);
@@ -222,6 +232,12 @@ int neap_engine_create_with(struct neap_engine **engine_p, struct neap_reactor *
 	return NEAP_OK;
 }
 
+int neap_engine_create_with(struct neap_engine **engine_p, struct neap_reactor *reactor, const struct neap_engine_options *options,
+                            neap_transport_maker *make_remote, char *why, size_t why_size)
+{
+	return neap_engine_create_over(engine_p, reactor, options, make_remote, NULL, NULL, why, why_size);
+}
+
 /* --- joining */
 
 static int make_joined(struct neap_engine *engine, struct neap_engine *home, char *why, size_t why_size)
@@ -229,6 +245,8 @@ static int make_joined(struct neap_engine *engine, struct neap_engine *home, cha
 	struct neap_engine_options options = home->options;
 	/* The home's port is taken; peers learn this one from the descriptor. */
 	options.data_port = 0;
+	engine->make_backend = home->make_backend;
+	engine->make_backend_user = home->make_backend_user;
 	int error = neap_options_fill(engine, &options, why, why_size);
 	if (error)
 		return error;
@@ -311,6 +329,7 @@ void neap_engine_tend(struct neap_ready *ready)
 	more |= neap_batches_tend(engine);
 	more |= neap_segments_tend(engine);
 	more |= neap_notifies_tend(engine);
+	neap_store_tend(engine);
 	more |= neap_engine_close_tend(engine);
 	if (more)
 		neap_engine_wake(engine);

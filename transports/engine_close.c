@@ -122,6 +122,7 @@ static void close_parts(struct neap_engine *engine)
 	engine->service = NULL;
 	atomic_store(&engine->home->ports[engine->core_index], 0);
 	atomic_fetch_add(&engine->home->ports_version, 1);
+	neap_store_withdraw(engine);
 	neap_segments_abandon(engine);
 	neap_notifies_abandon(engine);
 	engine->local->ops->close(engine->local);
@@ -162,7 +163,7 @@ bool neap_engine_close_tend(struct neap_engine *engine)
 		return false;
 	if (!engine->closing_begun)
 		close_parts(engine);
-	if (!engine->local_closed || !engine->remote_closed || !all_told(engine))
+	if (!engine->local_closed || !engine->remote_closed || engine->withdrawing || !all_told(engine))
 		return false;
 	/* Events that are still queued point into memory that goes. */
 	if (neap_dispatcher_pending(neap_reactor_dispatcher(engine->reactor)) > 0 || !let_go_of_registry(engine)) {

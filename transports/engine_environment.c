@@ -97,6 +97,23 @@ static int read_family(struct neap_engine_options *options, char *why, size_t wh
 	return error;
 }
 
+/* An empty one is one that is not set. The text is the environment's. */
+static void read_text(const char *name, const char **text_p)
+{
+	const char *text = getenv(name);
+	if (text && *text)
+		*text_p = text;
+}
+
+static int read_metadata(struct neap_engine_options *options, char *why, size_t why_size)
+{
+	read_text("MC_METADATA_CLUSTER_ID", &options->metadata_cluster);
+	read_text("MC_REDIS_USERNAME", &options->redis_username);
+	read_text("MC_REDIS_PASSWORD", &options->redis_password);
+	read_text("MC_TCP_BIND_ADDRESS", &options->advertised_host);
+	return read_number("MC_REDIS_DB_INDEX", 0, 255, &options->redis_database, why, why_size);
+}
+
 static int read_all(struct neap_engine_options *options, char *why, size_t why_size)
 {
 	int error = read_ports(options, why, why_size);
@@ -112,6 +129,8 @@ static int read_all(struct neap_engine_options *options, char *why, size_t why_s
 		error = read_seconds("MC_HANDSHAKE_CONNECT_TIMEOUT", 3599, &options->connect_timeout_ms, why, why_size);
 	if (!error)
 		error = read_seconds("MC_TCP_STATUS_TIMEOUT_SEC", 86400, &options->progress_timeout_ms, why, why_size);
+	if (!error)
+		error = read_metadata(options, why, why_size);
 	if (!error)
 		error = read_protocol(options, why, why_size);
 	return error ? error : read_family(options, why, why_size);

@@ -36,6 +36,29 @@ static int default_host(struct neap_engine *engine)
 	return NEAP_OK;
 }
 
+/* In a store local_name is a name and need not be an address. What peers are told is where we are: what is said, else where we listen. */
+static int host_for_store(struct neap_engine *engine, char *why, size_t why_size)
+{
+	const struct neap_engine_options *options = &engine->options;
+	char reason[NEAP_WHY_MAX];
+	struct neap_host_port parsed;
+	struct neap_sockaddr numeric;
+	bool wildcard = engine->bind_was_said && neap_sockaddr_is_wildcard(&engine->view.bind_address);
+	const char *text = options->advertised_host ? options->advertised_host : options->local_name;
+	int error = text ? neap_host_port_parse(text, 1, &parsed, reason, sizeof reason) : NEAP_EADDRESS;
+	if (error && options->advertised_host) {
+		snprintf(why, why_size, "advertised_host (MC_TCP_BIND_ADDRESS): %s", reason);
+		return error;
+	}
+	bool is_numeric = !error && neap_sockaddr_from_numeric(parsed.host, 0, &numeric) == NEAP_OK;
+	if (!options->advertised_host && !wildcard && (engine->bind_was_said || !is_numeric))
+		return default_host(engine);
+	if (error)
+		return default_host(engine);
+	snprintf(engine->host, sizeof engine->host, "%s", parsed.host);
+	return NEAP_OK;
+}
+
 static int parse_local_name(struct neap_engine *engine, char *why, size_t why_size)
 {
 	char reason[NEAP_WHY_MAX];
@@ -55,7 +78,7 @@ int neap_name_resolve(struct neap_engine *engine, char *why, size_t why_size)
 {
 	int error = engine->options.bind_address ? parse_bind_address(engine, why, why_size) : NEAP_OK;
 	if (!error)
-		error = parse_local_name(engine, why, why_size);
+		error = neap_engine_stores(engine) ? host_for_store(engine, why, why_size) : parse_local_name(engine, why, why_size);
 	if (error)
 		return error;
 	struct neap_sockaddr named;
@@ -115,6 +138,12 @@ static void warn_unreachable(struct neap_engine *engine)
 		         "published as %s but listening on %s only: set bind_address to serve other machines", engine->name, LOOPBACK);
 }
 
+void neap_name_address(const struct neap_engine *engine, struct neap_host_port *address_p)
+{
+	*address_p = (struct neap_host_port){.port = engine->handshake_port, .has_port = true, .is_v6 = strchr(engine->host, ':') != NULL};
+	snprintf(address_p->host, sizeof address_p->host, "%s", engine->host);
+}
+
 int neap_name_publish(struct neap_engine *engine, char *why, size_t why_size)
 {
 	int system_errno = 0;
@@ -124,9 +153,12 @@ int neap_name_publish(struct neap_engine *engine, char *why, size_t why_size)
 	if (error)
 		return error;
 	engine->handshake_port = neap_handshake_service_port(engine->service);
-	struct neap_host_port published = {.port = engine->handshake_port, .has_port = true, .is_v6 = strchr(engine->host, ':') != NULL};
-	snprintf(published.host, sizeof published.host, "%s", engine->host);
-	if (neap_host_port_format(&published, engine->name, sizeof engine->name) < 0) {
+	struct neap_host_port published;
+	neap_name_address(engine, &published);
+	bool verbatim = neap_engine_stores(engine) && engine->options.local_name;
+	int length = verbatim ? snprintf(engine->name, sizeof engine->name, "%s", engine->options.local_name)
+	                      : neap_host_port_format(&published, engine->name, sizeof engine->name);
+	if (length <= 0 || (size_t)length >= sizeof engine->name) {
 		snprintf(why, why_size, "local_name is too long");
 		return NEAP_EADDRESS;
 	}

@@ -20,6 +20,8 @@
 	N(handshake_sessions_max, 1, 65536, 1024)                             \
 	N(notifies_max, 1, 1048576, 1024)                                     \
 	N(handshake_length_max, NEAP_HANDSHAKE_LENGTH_DEFAULT, NEAP_HANDSHAKE_LENGTH_MAX, NEAP_HANDSHAKE_LENGTH_DEFAULT) \
+	N(metadata_timeout_ms, 1, DAY_MS, 3000)                               \
+	N(metadata_refresh_ms, 1, DAY_MS, 30000)                              \
 	N(connect_timeout_ms, 1, DAY_MS, 5000)                                \
 	N(handshake_timeout_ms, 1, DAY_MS, 5000)                              \
 	N(progress_timeout_ms, 1, DAY_MS, 30000)                              \
@@ -87,8 +89,12 @@ static int copy_text(struct neap_engine *engine, uint32_t which, const char **te
 static int copy_texts(struct neap_engine *engine, char *why, size_t why_size)
 {
 	struct neap_engine_options *filled = &engine->options;
-	const char **texts[NEAP_TEXTS] = {&filled->metadata, &filled->local_name, &filled->bind_address, &filled->congestion};
-	static const char *const names[NEAP_TEXTS] = {"metadata", "local_name", "bind_address", "congestion"};
+	const char **texts[NEAP_TEXTS] = {&filled->metadata,        &filled->local_name,       &filled->bind_address,
+	                                  &filled->congestion,      &filled->advertised_host,  &filled->metadata_cluster,
+	                                  &filled->metadata_ca_file, &filled->redis_username,  &filled->redis_password};
+	static const char *const names[NEAP_TEXTS] = {"metadata",         "local_name",       "bind_address",
+	                                              "congestion",       "advertised_host",  "metadata_cluster",
+	                                              "metadata_ca_file", "redis_username",   "redis_password"};
 	for (uint32_t i = 0; i < NEAP_TEXTS; i++) {
 		int error = copy_text(engine, i, texts[i]);
 		if (error) {
@@ -100,10 +106,24 @@ static int copy_texts(struct neap_engine *engine, char *why, size_t why_size)
 	return NEAP_OK;
 }
 
+static int check_metadata(const struct neap_engine *engine, char *why, size_t why_size)
+{
+	const struct neap_engine_options *filled = &engine->options;
+	const char *scheme;
+	if (filled->metadata_lease_ms && (filled->metadata_lease_ms < 1000 || filled->metadata_lease_ms > DAY_MS)) {
+		snprintf(why, why_size, "metadata_lease_ms is %u; allowed are 0 (none) and 1000 to %u", filled->metadata_lease_ms, DAY_MS);
+		return NEAP_EINVAL;
+	}
+	if (filled->redis_database > 255) {
+		snprintf(why, why_size, "redis_database is %u; allowed are 0 to 255", filled->redis_database);
+		return NEAP_EINVAL;
+	}
+	return engine->make_backend ? NEAP_OK : neap_backend_scheme(filled->metadata, &scheme, why, why_size);
+}
+
 int neap_options_fill(struct neap_engine *engine, const struct neap_engine_options *given, char *why, size_t why_size)
 {
 	struct neap_engine_options *filled = &engine->options;
-	const char *scheme;
 	*filled = given ? *given : (struct neap_engine_options){0};
 	if (!filled->metadata)
 		filled->metadata = "P2PHANDSHAKE";
@@ -115,7 +135,7 @@ int neap_options_fill(struct neap_engine *engine, const struct neap_engine_optio
 	if (!error)
 		error = check_congestion(filled->congestion, why, why_size);
 	if (!error)
-		error = neap_directory_scheme(filled->metadata, &scheme, why, why_size);
+		error = check_metadata(engine, why, why_size);
 	return error ? error : copy_texts(engine, why, why_size);
 }
 

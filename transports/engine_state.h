@@ -180,7 +180,16 @@ void neap_publish_boot_id(struct neap_engine *engine);
 
 /* --- the engine (engine.c, engine_close.c, engine_options.c, engine_name.c) */
 
-enum { NEAP_TEXTS = 4 };
+enum { NEAP_TEXTS = 9 };
+
+/* What the owner of an engine is told of its publication. */
+struct neap_publication {
+	void (*watcher)(void *user, int error, const char *why);
+	void *user;
+	int error;
+	bool known, fresh;
+	char why[NEAP_WHY_MAX];
+};
 
 struct neap_engine {
 	struct neap_dependent dependent;
@@ -203,9 +212,15 @@ struct neap_engine {
 	struct neap_registry *registry; /* home's */
 	struct neap_handshake_service *service; /* home only */
 	struct neap_handshake_caller *caller;
-	struct neap_directory_backend backend;
+	struct neap_backend *backend;
 	struct neap_directory *directory;
+	struct neap_publisher *publisher; /* home, in a store only */
+	struct neap_publication publication;
+	struct neap_timer withdraw_timer;
+	bool withdrawing;         /* what is published is being taken back */
 	neap_transport_maker *make_remote;
+	neap_backend_maker *make_backend; /* NULL: as options.metadata says */
+	void *make_backend_user;
 	struct neap_transport *local, *remote;
 	bool local_closed, remote_closed;
 
@@ -257,7 +272,20 @@ int neap_options_fill(struct neap_engine *engine, const struct neap_engine_optio
 void neap_options_free(struct neap_engine *engine);
 /* Host, bind address. */
 int neap_name_resolve(struct neap_engine *engine, char *why, size_t why_size);
+/* Where we take handshakes, as peers are told. */
+void neap_name_address(const struct neap_engine *engine, struct neap_host_port *address_p);
 /* The handshake service and with it the published name. */
 int neap_name_publish(struct neap_engine *engine, char *why, size_t why_size);
+
+/* --- metadata stores (publish_store.c) */
+
+bool neap_engine_stores(const struct neap_engine *engine); /* not P2PHANDSHAKE */
+int neap_store_open(struct neap_engine *engine, char *why, size_t why_size);
+int neap_store_publish(struct neap_engine *engine, char *why, size_t why_size);
+void neap_store_changed(struct neap_engine *engine); /* what we publish */
+void neap_store_withdraw(struct neap_engine *engine);
+void neap_store_free(struct neap_engine *engine);
+int neap_store_watch(struct neap_engine *engine, void (*watcher)(void *user, int error, const char *why), void *user);
+void neap_store_tend(struct neap_engine *engine);
 
 #endif

@@ -230,8 +230,8 @@ static int check_room(const struct neap_registry *registry, uint32_t fresh, uint
 	}
 	if (document > registry->published_bytes_max - registry->published_bytes) {
 		snprintf(why, why_size,
-		         "the descriptor that peers read would have %" PRIu64 " bytes, more than handshake_length_max allows (%" PRIu64
-		         "): register fewer and larger OPEN regions, or raise it here and at the peers",
+		         "the descriptor that peers read would have %" PRIu64 " bytes, more than handshake_length_max or the metadata store "
+		         "allows (%" PRIu64 "): register fewer and larger OPEN regions, or raise it here and at the peers",
 		         registry->published_bytes + document, registry->published_bytes_max);
 		return NEAP_ELIMIT;
 	}

@@ -105,13 +105,12 @@ static void done(void *user, int error, const char *json, size_t length, const c
 	answer(user, error, why);
 }
 
-static int find_peer(struct neap_engine *engine, const struct neap_segment *segment, struct neap_host_port *peer_p)
+static void find_peer(const struct neap_engine *engine, const struct neap_segment *segment, struct neap_host_port *peer_p)
 {
-	char why[NEAP_WHY_MAX];
 	if (segment == &engine->self)
-		return neap_host_port_parse(engine->name, 0, peer_p, why, sizeof why);
-	return neap_directory_handshake_address(engine->directory, segment->name, segment->snapshot->descriptor, peer_p, why,
-	                                        sizeof why);
+		neap_name_address(engine, peer_p);
+	else
+		*peer_p = segment->snapshot->owner;
 }
 
 static int call_peer(struct neap_notify_call *call, const struct neap_segment *segment, const char *name, const char *message)
@@ -120,9 +119,8 @@ static int call_peer(struct neap_notify_call *call, const struct neap_segment *s
 	struct neap_host_port peer;
 	char *json;
 	size_t length;
-	int error = find_peer(engine, segment, &peer);
-	if (!error)
-		error = neap_notify_encode(name, message, &json, &length);
+	find_peer(engine, segment, &peer);
+	int error = neap_notify_encode(name, message, &json, &length);
 	if (error)
 		return error;
 	error = neap_handshake_call(engine->caller, &peer, NEAP_HANDSHAKE_NOTIFY, json, length,

@@ -88,14 +88,27 @@ int neap_memory_register(struct neap_engine *engine, const struct neap_memory *m
 		error = NEAP_ECLOSED;
 	if (error)
 		return error;
-	return neap_registry_register(engine->registry, memory, count, ids, why && why_size ? why : unheard,
-	                              why && why_size ? why_size : sizeof unheard);
+	error = neap_registry_register(engine->registry, memory, count, ids, why && why_size ? why : unheard,
+	                               why && why_size ? why_size : sizeof unheard);
+	if (!error)
+		neap_store_changed(engine);
+	return error;
 }
 
 int neap_memory_unregister(struct neap_engine *engine, neap_region_id region, void (*released)(void *user), void *user)
 {
 	int error = check_home(engine);
-	return error ? error : neap_registry_unregister(engine->registry, region, released, user);
+	if (!error)
+		error = neap_registry_unregister(engine->registry, region, released, user);
+	if (!error)
+		neap_store_changed(engine);
+	return error;
+}
+
+int neap_engine_publish_watch(struct neap_engine *engine, void (*told)(void *user, int error, const char *why), void *user)
+{
+	int error = check_home(engine);
+	return error ? error : neap_store_watch(engine, told, user);
 }
 
 int neap_memory_find(struct neap_engine *engine, const void *address, uint64_t length, neap_region_id *id_p)

@@ -40,11 +40,17 @@ static uint64_t json_bytes(const char *text)
 	return bytes;
 }
 
+/* Peers read it in one handshake frame, or from a store that has a limit of its own. */
+static size_t document_max(const struct neap_engine *engine)
+{
+	return neap_backend_can(engine->backend, NEAP_BACKEND_STORES) ? engine->backend->value_max : engine->options.handshake_length_max;
+}
+
 void neap_publish_limit(struct neap_engine *engine)
 {
 	uint64_t name_bytes = json_bytes(engine->name);
 	uint64_t fixed = FIXED_BYTES + name_bytes + NEAP_CORES_MAX * PORT_BYTES;
-	neap_registry_limit_document(engine->registry, BUFFER_BYTES + name_bytes, engine->options.handshake_length_max - fixed);
+	neap_registry_limit_document(engine->registry, BUFFER_BYTES + name_bytes, document_max(engine) - fixed);
 }
 
 /* The document without its buffers. */
@@ -72,8 +78,8 @@ static void describe_engine(struct neap_engine *engine, struct neap_descriptor *
 static int encode(struct neap_engine *engine, struct neap_descriptor *descriptor, char **text_p, size_t *length_p)
 {
 	char why[NEAP_WHY_MAX];
-	int error = neap_descriptor_encode(descriptor, neap_wall_us(engine->reactor), true, engine->options.handshake_length_max - 1,
-	                                   text_p, length_p, why, sizeof why);
+	int error = neap_descriptor_encode(descriptor, neap_wall_us(engine->reactor), true, document_max(engine) - 1, text_p,
+	                                   length_p, why, sizeof why);
 	if (error)
 		neap_log(engine->reactor, NEAP_LOG_ERROR, "engine", "peers cannot read our descriptor: %s", why);
 	return error;

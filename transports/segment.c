@@ -194,6 +194,8 @@ static void found(void *user, int error, struct neap_snapshot *snapshot, const c
 static int begin_lookup(struct neap_segment *segment, uint64_t not_before_ns)
 {
 	struct neap_engine *engine = segment->engine;
+	/* A refresh has a reason to doubt what is known. */
+	segment->lookup.watched_will_do = segment->machine.state == segment_OPENING;
 	segment->lookup_not_before_ns = not_before_ns;
 	int error = neap_directory_lookup(engine->directory, segment->name, not_before_ns, &segment->lookup, found, segment);
 	segment->looking = error == 0;

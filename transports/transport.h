@@ -95,6 +95,10 @@ const struct neap_engine_core_view *neap_engine_view(const struct neap_engine *e
 
 /* Who makes the transport to other processes; tests bring their own. */
 typedef int neap_transport_maker(struct neap_transport **transport_p, struct neap_engine *engine, char *why, size_t why_size);
+/* Who makes the metadata back-end, when it is not to be what options.metadata says. */
+typedef int neap_backend_maker(struct neap_backend **backend_p, struct neap_reactor *reactor, void *user);
+int neap_engine_create_over(struct neap_engine **engine_p, struct neap_reactor *reactor, const struct neap_engine_options *options,
+                            neap_transport_maker *make_remote, neap_backend_maker *make_backend, void *user, char *why, size_t why_size);
 int neap_engine_create_with(struct neap_engine **engine_p, struct neap_reactor *reactor, const struct neap_engine_options *options,
                             neap_transport_maker *make_remote, char *why, size_t why_size);
 

@@ -55,7 +55,8 @@ static void run_child(const struct bench_options *o, int out, pid_t parent)
 #define FLAG(...) (snprintf(flags[used], sizeof flags[used], __VA_ARGS__), argv[count++] = flags[used++])
 	FLAG("--mode=target");
 	FLAG("--metadata_server=%s", o->node.metadata_server);
-	FLAG("--local_server_name=%s", o->node.local_server_name);
+	if (!app_metadata_stores(o->node.metadata_server)) /* there it would be the name of both */
+		FLAG("--local_server_name=%s", o->node.local_server_name);
 	if (o->node.bind_address)
 		FLAG("--bind_address=%s", o->node.bind_address);
 	FLAG("--buffer_size=%" PRIu64, o->buffer_size);

@@ -57,7 +57,7 @@ static const struct app_flag flags[] = {
 	{"protocol", APP_FLAG_TEXT, &o.protocol, NULL, 0, 0, "the transport; this build has tcp"},
 	{"device_names", APP_FLAG_TEXT, &o.device_names, NULL, 0, 0, "RDMA devices; not used with tcp"},
 	{"metadata_server", APP_FLAG_TEXT, &o.metadata_server, NULL, 0, 0,
-	 "where segments are published; P2PHANDSHAKE: clients ask each other"},
+	 "where segments are published: redis://HOST:PORT, http://HOST:PORT/metadata; P2PHANDSHAKE: clients ask each other"},
 	{"handshake_port", APP_FLAG_NUMBER, &o.handshake_port, NULL, 0, 65535, "of the transfer engine; 0: a free one"},
 	{"data_port", APP_FLAG_NUMBER, &o.data_port, NULL, 0, 65535, "of the transfer engine; 0: a free one"},
 	{"deployment_mode", APP_FLAG_TEXT, &o.deployment_mode, NULL, 0, 0, "P2P is the only one"},
@@ -283,7 +283,10 @@ static int set_engine(void)
 	}
 	o.engine.bind_address = o.bind_address ? o.bind_address : o.reached[0] ? o.reached : NULL;
 	o.engine.metadata = o.metadata_server;
-	o.engine.local_name = o.host;
+	if (strcmp(o.metadata_server, "P2PHANDSHAKE") == 0)
+		o.engine.local_name = o.host;
+	else /* the name in the store must be this client's alone: host and port */
+		o.engine.advertised_host = o.engine.advertised_host ? o.engine.advertised_host : o.host;
 	o.engine.handshake_port = (uint16_t)o.handshake_port;
 	o.engine.data_port = (uint16_t)o.data_port;
 	return -1;

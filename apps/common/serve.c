@@ -3,8 +3,27 @@
 #include "apps/common/reach.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 const char app_default_name[] = "127.0.0.1";
+
+bool app_metadata_stores(const char *metadata_server)
+{
+	return strcmp(metadata_server, "P2PHANDSHAKE") != 0;
+}
+
+/* In a store local_server_name is the segment's name, as it stands, and may be no host at all; the default would be everybody's. */
+static int find_address(const struct app_program *program, struct app_node *node, const char *name)
+{
+	char why[512];
+	if (node->bind_address || !app_reach(name, node->reached, sizeof node->reached, why, sizeof why))
+		return -1;
+	node->reached[0] = 0;
+	if (app_metadata_stores(node->metadata_server))
+		return -1;
+	app_error(program, "%s", why);
+	return APP_START;
+}
 
 int app_node_options(const struct app_program *program, struct app_node *node, struct neap_engine_options *options)
 {
@@ -13,18 +32,54 @@ int app_node_options(const struct app_program *program, struct app_node *node, s
 		app_error(program, "%s", why);
 		return APP_USAGE;
 	}
-	if (node->local_server_name == app_default_name && options->local_name)
-		node->local_server_name = options->local_name; /* MC_USE_IPV6 */
-	if (!node->bind_address && app_reach(node->local_server_name, node->reached, sizeof node->reached, why, sizeof why)) {
-		app_error(program, "%s", why);
-		return APP_START;
-	}
+	bool by_default = node->local_server_name == app_default_name;
+	const char *name = by_default && options->local_name ? options->local_name : node->local_server_name; /* MC_USE_IPV6 */
+	int result = find_address(program, node, name);
+	if (result >= 0)
+		return result;
+	node->local_server_name = name;
 	options->bind_address = node->bind_address ? node->bind_address : node->reached[0] ? node->reached : NULL;
 	options->metadata = node->metadata_server;
-	options->local_name = node->local_server_name;
+	options->local_name = by_default && app_metadata_stores(node->metadata_server) ? NULL : name;
 	options->handshake_port = (uint16_t)node->handshake_port;
 	options->data_port = (uint16_t)node->data_port;
 	return -1;
+}
+
+/* --- publishing */
+
+struct publication {
+	bool told;
+	int error;
+	char why[512];
+};
+
+/* What can get well by itself is waited for. */
+static void on_publication(void *user, int error, const char *why)
+{
+	struct publication *publication = user;
+	publication->error = error;
+	snprintf(publication->why, sizeof publication->why, "%s", why ? why : "");
+	publication->told = !error || error == NEAP_ETAKEN;
+}
+
+int app_publish(const struct app_program *program, struct app_host *host, double seconds)
+{
+	static struct publication publication; /* the engine may tell more */
+	publication = (struct publication){.error = NEAP_ETIMEDOUT};
+	int error = neap_engine_publish_watch(host->engine, on_publication, &publication);
+	if (error) {
+		app_error(program, "%s", neap_error_text(error));
+		return APP_START;
+	}
+	bool told = app_host_wait(host, &publication.told, seconds);
+	if (!host->interrupted && told && !publication.error)
+		return -1;
+	if (host->interrupted)
+		return APP_START;
+	app_error(program, "%s%s", publication.why[0] ? publication.why : "the segment is not published",
+	          told ? "" : "; waited --publish_seconds for it");
+	return APP_START;
 }
 
 int app_announce(const struct app_program *program, struct neap_engine *engine, const void *buffer, uint64_t size,

@@ -4,6 +4,7 @@
 #define APPS_COMMON_SERVE_H
 
 #include "apps/common/flags.h"
+#include "apps/common/host.h"
 #include <neap/engine.h>
 
 /* The flags that every program of the transfer engine has; names and meanings as in Mooncake's example and benchmark. */
@@ -11,15 +12,18 @@ struct app_node {
 	const char *metadata_server, *local_server_name, *bind_address, *protocol, *device_name;
 	char reached[64]; /* the address that local_server_name means here */
 	uint64_t handshake_port, data_port;
+	double publish_seconds;
 };
 extern const char app_default_name[]; /* 127.0.0.1 */
 #define APP_NODE_DEFAULTS \
-	{.metadata_server = "P2PHANDSHAKE", .local_server_name = app_default_name, .protocol = "tcp", .device_name = ""}
+	{.metadata_server = "P2PHANDSHAKE", .local_server_name = app_default_name, .protocol = "tcp", .device_name = "", .publish_seconds = 30}
 #define APP_NODE_FLAGS(node) \
 	{"metadata_server", APP_FLAG_TEXT, &(node).metadata_server, NULL, 0, 0, \
-	 "where segments are published; P2PHANDSHAKE: peers ask each other"}, \
+	 "where segments are published: redis://HOST:PORT, http://HOST:PORT/metadata, https://...; P2PHANDSHAKE: peers ask each other"}, \
 	{"local_server_name", APP_FLAG_TEXT, &(node).local_server_name, NULL, 0, 0, \
-	 "the host (name or address) that peers reach this process at"}, \
+	 "the host (name or address) that peers reach this process at; with a metadata server its segment's name, as it stands"}, \
+	{"publish_seconds", APP_FLAG_SECONDS, &(node).publish_seconds, NULL, 0, 86400, \
+	 "how long to wait for the metadata server at the start; 0: for ever"}, \
 	{"bind_address", APP_FLAG_TEXT, &(node).bind_address, NULL, 0, 0, \
 	 "where to listen; not given: at the address that local_server_name means"}, \
 	{"protocol", APP_FLAG_CHOICE, &(node).protocol, "tcp", 0, 0, "the transport"}, \
@@ -29,6 +33,12 @@ extern const char app_default_name[]; /* 127.0.0.1 */
 
 /* Engine options from the MC_* variables and the flags. -1 to go on, or an exit code after an explanation. */
 int app_node_options(const struct app_program *program, struct app_node *node, struct neap_engine_options *options);
+
+/* Something else than P2PHANDSHAKE. */
+bool app_metadata_stores(const char *metadata_server);
+
+/* Waits until the segment is published, at most `seconds` (0: for ever). An exit code after an explanation, or -1. */
+int app_publish(const struct app_program *program, struct app_host *host, double seconds);
 
 /* Prints `segment NAME data_port N buffer ADDRESS size BYTES` and writes the name to `ready_file` (may be NULL). An exit code, or
  * -1. */

@@ -30,9 +30,13 @@ typedef uint64_t neap_region_id;
 
 /* Zero means the default in every field. A value out of range is NEAP_EINVAL with a sentence in the log. */
 struct neap_engine_options {
-	const char *metadata;        /* "P2PHANDSHAKE" (default); see docs/OPERATING.md for the others that this build has */
+	const char *metadata;        /* "P2PHANDSHAKE" (default), "redis://host:6379", "http://host:8080/metadata", "https://...":
+	                                docs/METADATA.md */
 	const char *local_name;      /* "host" or "host:port": the host others reach this process at; default "127.0.0.1".
-	                                In P2P mode the published segment name is this host with the handshake port really bound */
+	                                In P2P mode the published segment name is this host with the handshake port really bound; in a
+	                                metadata store it is this text as it stands (any text, without a default: host and port as in P2P) */
+	const char *advertised_host; /* metadata stores: the host that peers are told, when local_name is only a name; default: the
+	                                bind_address when that is one address, else the host of local_name (MC_TCP_BIND_ADDRESS) */
 	const char *bind_address;    /* numeric; default: local_name's host when that is a numeric address of this machine, else
 	                                loopback. "0.0.0.0" or "::" must be said */
 	uint16_t handshake_port;     /* fixed port, or 0: random in [port_min, port_max] */
@@ -50,6 +54,14 @@ struct neap_engine_options {
 	uint32_t handshake_sessions_max; /* default 1024 */
 	uint32_t notifies_max;       /* received and not taken yet; further ones are refused; default 1024 */
 	uint32_t handshake_length_max;   /* bytes; 1 MiB (default) .. 128 MiB (MC_HANDSHAKE_MAX_LENGTH) */
+
+	const char *metadata_cluster;  /* part of the keys in a metadata store (MC_METADATA_CLUSTER_ID) */
+	const char *metadata_ca_file;  /* https: certificates to trust instead of the system's */
+	const char *redis_username, *redis_password; /* MC_REDIS_USERNAME, MC_REDIS_PASSWORD */
+	uint32_t redis_database;       /* 0..255 (MC_REDIS_DB_INDEX) */
+	uint32_t metadata_timeout_ms;  /* each call to a metadata store: default 3000 */
+	uint32_t metadata_refresh_ms;  /* how often it is looked whether what we published is still there: default 30000 */
+	uint32_t metadata_lease_ms;    /* what is published goes so long after we are gone; at least 1000; 0 (default): it stays */
 
 	uint32_t connect_timeout_ms;   /* names, connect, hello: default 5000 */
 	uint32_t handshake_timeout_ms; /* a whole handshake exchange: default 5000 */
@@ -82,6 +94,11 @@ NEAP_API int neap_engine_join(struct neap_engine **engine_p, struct neap_reactor
 /* Begins to close: pending operations complete as CANCELED, then `closed` is called once (from a turn) and the engine is gone.
  * Allowed from callbacks. Ends within drain_timeout_ms. NEAP_EBUSY while other cores have joined it, or a store is open on it. */
 NEAP_API int neap_engine_close(struct neap_engine *engine, void (*closed)(void *user), void *user);
+
+/* Calls `told` from a turn, now and whenever it changes: 0 when the segment can be found by others; NEAP_ETAKEN when another process
+ * lives under our name; else what is in the way of publishing it, which is tried again for ever. With P2PHANDSHAKE it is 0 from the
+ * start. One watcher an engine; NULL ends it. Home engine. */
+NEAP_API int neap_engine_publish_watch(struct neap_engine *engine, void (*told)(void *user, int error, const char *why), void *user);
 
 /* The published segment name ("127.0.0.1:15234"), handshake and data ports really bound, this start's instance id. */
 NEAP_API const char *neap_engine_name(const struct neap_engine *engine);

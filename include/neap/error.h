@@ -58,6 +58,7 @@ extern "C" {
 	E(ENOMETHOD, -2017, "the server has no such method")                                     \
 	E(EREQUEST, -2018, "the request cannot be read, or its id cannot be")                    \
 	E(EFINISHED, -2019, "the client has said that this request is finished; its answer is not kept any more") \
+	E(ETAKEN, -2020, "the name or key belongs to somebody else")                            \
 	E(EINTERNAL, -2099, "a machine met an event that cannot happen; it was closed")
 
 enum neap_error {

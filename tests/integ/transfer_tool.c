@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 static struct tool tool;
-static const char *local_name = "127.0.0.1", *bind_address, *congestion;
+static const char *local_name = "127.0.0.1", *bind_address, *congestion, *metadata, *metadata_cluster, *metadata_ca_file;
+static uint64_t metadata_ms, metadata_refresh_ms, metadata_lease_ms;
 static uint64_t progress_ms, connect_ms, handshake_ms, drain_ms, first_header_ms, lanes, retries, retries_backoff_ms;
 static uint64_t handshake_port, data_port, port_min, port_max, requests_max, sessions_max, handshake_sessions_max,
 	requests_per_peer;
@@ -20,6 +21,12 @@ static const struct app_flag flags[] = {
 	{"local_name", APP_FLAG_TEXT, &local_name, NULL, 0, 0, "as in neap_engine_options, like all that follow"},
 	{"bind_address", APP_FLAG_TEXT, &bind_address, NULL, 0, 0, ""},
 	{"congestion", APP_FLAG_TEXT, &congestion, NULL, 0, 0, ""},
+	{"metadata", APP_FLAG_TEXT, &metadata, NULL, 0, 0, ""},
+	{"metadata_cluster", APP_FLAG_TEXT, &metadata_cluster, NULL, 0, 0, ""},
+	{"metadata_ca_file", APP_FLAG_TEXT, &metadata_ca_file, NULL, 0, 0, ""},
+	{"metadata_ms", APP_FLAG_NUMBER, &metadata_ms, NULL, 0, 0, ""},
+	{"metadata_refresh_ms", APP_FLAG_NUMBER, &metadata_refresh_ms, NULL, 0, 0, ""},
+	{"metadata_lease_ms", APP_FLAG_NUMBER, &metadata_lease_ms, NULL, 0, 0, ""},
 	{"progress_ms", APP_FLAG_NUMBER, &progress_ms, NULL, 0, 0, ""},
 	{"connect_ms", APP_FLAG_NUMBER, &connect_ms, NULL, 0, 0, ""},
 	{"handshake_ms", APP_FLAG_NUMBER, &handshake_ms, NULL, 0, 0, ""},
@@ -54,6 +61,12 @@ static void engine_options(struct neap_engine_options *o)
 	o->local_name = local_name;
 	o->bind_address = bind_address;
 	o->congestion = congestion;
+	o->metadata = metadata;
+	o->metadata_cluster = metadata_cluster;
+	o->metadata_ca_file = metadata_ca_file;
+	o->metadata_timeout_ms = (uint32_t)metadata_ms;
+	o->metadata_refresh_ms = (uint32_t)metadata_refresh_ms;
+	o->metadata_lease_ms = (uint32_t)metadata_lease_ms;
 	o->progress_timeout_ms = (uint32_t)progress_ms;
 	o->connect_timeout_ms = (uint32_t)connect_ms;
 	o->handshake_timeout_ms = (uint32_t)handshake_ms;
@@ -140,6 +153,12 @@ static void run(void)
 	}
 }
 
+static void on_publication(void *user, int error, const char *why)
+{
+	(void)user;
+	tool_event("{\"event\":\"publication\",\"error\":%d,\"why\":%s}", error, tool_quote(why ? why : ""));
+}
+
 int main(int argc, char **argv)
 {
 	char why[512] = "no reactor";
@@ -162,6 +181,7 @@ int main(int argc, char **argv)
 		return APP_START;
 	}
 	tool_ready(&tool);
+	(void)neap_engine_publish_watch(tool.engine, on_publication, NULL);
 	run();
 	support_reactor_destroy(tool.reactor);
 	tool_free(&tool);

@@ -3,6 +3,7 @@
 #include "metadata/directory.h"
 #include "tests/support/drive.h"
 #include "tests/support/fdcheck.h"
+#include "tests/support/script_backend.h"
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,8 @@
 /* --- a back-end that does as it is told --------------------------------------------------------------------------- */
 
 struct fake {
-	struct neap_directory_backend backend;
-	int refuse; /* fetch fails at once */
+	struct neap_backend backend;
+	int refuse; /* get fails at once */
 	int fetches, cancels;
 	struct {
 		neap_handshake_done_func *done;
@@ -26,10 +27,10 @@ struct fake {
 	} pending[16];
 };
 
-static int fake_fetch(void *backend, const char *name, uint64_t timeout_ns, neap_handshake_done_func *done, void *user,
-                      uint64_t *call_p)
+static int fake_get(struct neap_backend *backend, const char *name, uint64_t timeout_ns, neap_backend_done_func *done, void *user,
+                    uint64_t *call_p)
 {
-	struct fake *fake = backend;
+	struct fake *fake = (struct fake *)(void *)backend;
 	ck_assert_uint_eq(timeout_ns, SHORT_NS);
 	if (fake->refuse)
 		return fake->refuse;
@@ -41,23 +42,16 @@ static int fake_fetch(void *backend, const char *name, uint64_t timeout_ns, neap
 	return 0;
 }
 
-static void fake_cancel(void *backend, uint64_t call)
+static void fake_cancel(struct neap_backend *backend, uint64_t call)
 {
-	struct fake *fake = backend;
+	struct fake *fake = (struct fake *)(void *)backend;
 	ck_assert(call > 0 && call <= (uint64_t)fake->fetches && fake->pending[call - 1].done);
 	fake->pending[call - 1].done = NULL;
 	fake->cancels++;
 }
 
-static int fake_address(void *backend, const char *name, const struct neap_descriptor *descriptor, struct neap_host_port *address_p,
-                        char *why, size_t why_size)
-{
-	(void)backend;
-	(void)descriptor;
-	(void)address_p;
-	(void)snprintf(why, why_size, "nothing can be said of %s", name);
-	return NEAP_EADDRESS;
-}
+/* As P2P is: names are addresses, and nothing is stored. */
+static const struct neap_backend_ops fake_ops = {.get = fake_get, .cancel = fake_cancel};
 
 static struct {
 	struct neap_reactor *reactor;
@@ -90,10 +84,9 @@ static void found(void *user, int error, struct neap_snapshot *snapshot, const c
 static void open_rig(void)
 {
 	memset(&rig, 0, sizeof rig);
-	rig.fake.backend = (struct neap_directory_backend){
-		.scheme = "fake", .fetch = fake_fetch, .cancel = fake_cancel, .handshake_address = fake_address, .backend = &rig.fake};
+	rig.fake.backend = (struct neap_backend){.ops = &fake_ops, .scheme = "fake"};
 	ck_assert_int_eq(neap_reactor_create(&rig.reactor, NULL), 0);
-	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &rig.fake.backend, NAMES_MAX, SHORT_NS), 0);
+	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &rig.fake.backend, NULL, NAMES_MAX, SHORT_NS), 0);
 }
 
 static void close_rig(void)
@@ -272,6 +265,144 @@ START_TEST(a_bad_matrix_is_left_out)
 }
 END_TEST
 
+/* --- a back-end that stores --------------------------------------------------------------------------------------- */
+
+#define RAM_A "mooncake/c1/ram/a"
+#define RPC_A "mooncake/c1/rpc_meta/a"
+#define ADDRESS(port) "{\"ip_or_host_name\":\"10.0.0.9\",\"rpc_port\":" #port "}\n"
+
+static struct script_backend script;
+
+static void open_store_rig(void)
+{
+	memset(&rig, 0, sizeof rig);
+	script_backend_open(&script, NEAP_BACKEND_STORES | NEAP_BACKEND_WATCHES);
+	ck_assert_int_eq(neap_reactor_create(&rig.reactor, NULL), 0);
+	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &script.base, "c1", NAMES_MAX, SHORT_NS), 0);
+}
+
+static void reply(const char *key, int error, const char *value)
+{
+	script_backend_answer(script_backend_expect(&script, "get", key), error, value);
+	few_turns();
+}
+
+START_TEST(a_store_is_asked_for_both)
+{
+	struct asked a, b;
+	open_store_rig();
+	ask(&a, "//a", 0); /* leading slashes are passed over, as peers do */
+	few_turns();
+	ck_assert_uint_eq(script_backend_pending(&script), 2);
+	reply(RAM_A, 0, DOCUMENT(1));
+	ck_assert(!a.done);
+	reply(RPC_A, 0, ADDRESS(7));
+	ck_assert(a.done && a.error == 0);
+	ck_assert_str_eq(a.snapshot->owner.host, "10.0.0.9");
+	ck_assert_uint_eq(a.snapshot->owner.port, 7);
+	ck_assert_int_eq(a.snapshot->descriptor->tcp_data_port, 1);
+	drop(&a);
+	/* the other way round, with a name that has a slash in it */
+	ask(&b, "a/b", 0);
+	few_turns();
+	script_backend_answer(&script.calls[3], 0, ADDRESS(8));
+	reply("mooncake/c1/a/b", 0, DOCUMENT(2));
+	ck_assert(b.done && b.error == 0 && b.snapshot->owner.port == 8);
+	drop(&b);
+	ck_assert_int_eq(try_ask(&b, "///", 0), 0);
+	few_turns();
+	ck_assert(b.done && b.error == NEAP_EINVAL);
+	close_rig();
+}
+END_TEST
+
+START_TEST(half_of_it_is_not_there)
+{
+	struct asked a;
+	open_store_rig();
+	ask(&a, "a", 0);
+	few_turns();
+	reply(RAM_A, 0, DOCUMENT(1));
+	reply(RPC_A, NEAP_EMETADATA, NULL);
+	ck_assert(a.done && a.error == NEAP_EMETADATA);
+	ck_assert_msg(strstr(a.why, "segment 'a': script://test: it is published without its owner's address") == a.why, "%s", a.why);
+	ask(&a, "a", 0);
+	few_turns();
+	reply(RAM_A, NEAP_EMETADATA, NULL);
+	ck_assert(a.done && a.error == NEAP_EMETADATA);
+	ck_assert_str_eq(a.why, "segment 'a': script://test: there is none of this name");
+	ck_assert_uint_eq(script.canceled, 1);
+	ask(&a, "a", 0);
+	few_turns();
+	reply(RAM_A, 0, DOCUMENT(1));
+	reply(RPC_A, 0, "{}");
+	ck_assert(a.done && a.error == NEAP_EADDRESS);
+	/* the second one cannot even be asked for */
+	script.refuse = NEAP_EAGAIN;
+	script.refuse_after = 2;
+	ask(&a, "a", 0);
+	few_turns();
+	ck_assert(a.done && a.error == NEAP_EAGAIN);
+	ck_assert_uint_eq(script_backend_pending(&script), 0);
+	close_rig();
+}
+END_TEST
+
+/* What the back-end watches is still right; a notice, or a reason to doubt, has it read again. */
+START_TEST(what_is_watched_need_not_be_read)
+{
+	struct asked a;
+	open_store_rig();
+	ask(&a, "a", 0);
+	few_turns();
+	reply(RAM_A, 0, DOCUMENT(1));
+	reply(RPC_A, 0, ADDRESS(7));
+	drop(&a);
+	drive_for(rig.reactor, 2);
+	a.then = NULL;
+	a = (struct asked){.lookup = {.watched_will_do = true}};
+	ck_assert_int_eq(neap_directory_lookup(rig.directory, "a", now(), &a.lookup, found, &a), 0);
+	few_turns();
+	ck_assert(a.done && a.error == 0 && script_backend_pending(&script) == 0);
+	drop(&a);
+	neap_watches_tell(&script.watches, RPC_A, strlen(RPC_A));
+	a = (struct asked){.lookup = {.watched_will_do = true}};
+	ck_assert_int_eq(neap_directory_lookup(rig.directory, "a", now(), &a.lookup, found, &a), 0);
+	few_turns();
+	ck_assert(!a.done);
+	/* a change while it is being read: the answer serves those who asked before, and nobody later */
+	neap_watches_tell(&script.watches, RAM_A, strlen(RAM_A));
+	reply(RAM_A, 0, DOCUMENT(2));
+	reply(RPC_A, 0, ADDRESS(7));
+	ck_assert(a.done && a.error == 0);
+	drop(&a);
+	drive_for(rig.reactor, 2);
+	script.no_watch = NEAP_EAGAIN;
+	for (int i = 0; i < 2; i++) { /* nor what cannot be watched */
+		a = (struct asked){.lookup = {.watched_will_do = true}};
+		ck_assert_int_eq(neap_directory_lookup(rig.directory, "a", now(), &a.lookup, found, &a), 0);
+		few_turns();
+		ck_assert(!a.done);
+		reply(RAM_A, 0, DOCUMENT(3));
+		reply(RPC_A, 0, ADDRESS(7));
+		ck_assert(a.done && a.snapshot->descriptor->tcp_data_port == 3);
+		drop(&a);
+		drive_for(rig.reactor, 2);
+	}
+	/* unreachable: what was known stays, though nobody vouches for it */
+	ask(&a, "a", now());
+	few_turns();
+	reply(RAM_A, 0, DOCUMENT(4));
+	reply(RPC_A, NEAP_ESOCKET, NULL);
+	ck_assert(a.done && a.error == NEAP_ESOCKET);
+	ask(&a, "a", 0);
+	few_turns();
+	ck_assert(a.done && a.error == 0 && a.snapshot->descriptor->tcp_data_port == 3);
+	drop(&a);
+	close_rig();
+}
+END_TEST
+
 START_TEST(every_wait_ends)
 {
 	struct asked a;
@@ -285,7 +416,7 @@ START_TEST(every_wait_ends)
 	ask(&a, "a", 0);
 	few_turns();
 	ck_assert(a.done && a.error == NEAP_EADDRESS);
-	ck_assert_str_eq(a.why, "segment 'a': nothing can be said of a");
+	ck_assert_str_eq(a.why, "segment 'a': a host or port is malformed");
 	close_rig();
 }
 END_TEST
@@ -302,7 +433,7 @@ START_TEST(names_are_bounded)
 		ask(&a[i], name, 0);
 	}
 	a[NAMES_MAX].then = NULL;
-	ck_assert_int_eq(try_ask(&a[NAMES_MAX], "one more", 0), NEAP_ELIMIT);
+	ck_assert_int_eq(try_ask(&a[NAMES_MAX], "another", 0), NEAP_ELIMIT);
 	few_turns();
 	for (int i = 0; i < NAMES_MAX; i++) {
 		tell(i, 0, DOCUMENT(1), "");
@@ -312,7 +443,7 @@ START_TEST(names_are_bounded)
 	few_turns();
 	ck_assert(a[0].done && rig.fake.fetches == NAMES_MAX);
 	drop(&a[0]);
-	ask(&a[NAMES_MAX], "one more", 0);
+	ask(&a[NAMES_MAX], "another", 0);
 	few_turns();
 	tell(NAMES_MAX, 0, DOCUMENT(2), "");
 	drop(&a[NAMES_MAX]);
@@ -447,12 +578,11 @@ static char *self(void *user, size_t *length_p)
 START_TEST(p2p)
 {
 	struct neap_handshake_caller *caller;
-	struct neap_directory_backend backend;
-	struct neap_host_port address;
+	struct neap_backend *backend;
 	struct fdcheck fds;
 	struct owner owner = {.descriptor = DOCUMENT(1)};
 	struct asked a;
-	char name[32], why[200];
+	char name[32];
 	size_t self_length = 2;
 
 	memset(&rig, 0, sizeof rig);
@@ -462,16 +592,15 @@ START_TEST(p2p)
 	uint16_t port = open_owner(&owner, 0);
 	ck_assert_int_eq(neap_handshake_caller_create(&caller, rig.reactor, 8, 0, NULL), 0);
 	ck_assert_int_eq(neap_p2p_backend_create(&backend, caller, self, &self_length), 0);
-	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &backend, NAMES_MAX, SECOND_NS), 0);
+	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, backend, NULL, NAMES_MAX, SECOND_NS), 0);
 	(void)snprintf(name, sizeof name, "127.0.0.1:%u", port);
 
 	ask(&a, name, 0);
 	await(&a);
 	ck_assert_msg(a.error == 0, "%s", a.why);
 	ck_assert_str_eq(a.snapshot->descriptor->name, "self");
-	ck_assert_int_eq(neap_directory_handshake_address(rig.directory, name, a.snapshot->descriptor, &address, why, sizeof why), 0);
-	ck_assert_str_eq(address.host, "127.0.0.1");
-	ck_assert_uint_eq(address.port, port);
+	ck_assert_str_eq(a.snapshot->owner.host, "127.0.0.1");
+	ck_assert_uint_eq(a.snapshot->owner.port, port);
 	drop(&a);
 
 	neap_handshake_service_destroy(owner.service);
@@ -504,7 +633,7 @@ START_TEST(p2p)
 	ask(&a, name, now());
 	few_turns(); /* under way when all goes */
 	neap_directory_destroy(rig.directory);
-	neap_p2p_backend_destroy(&backend);
+	backend->ops->destroy(backend);
 	neap_handshake_caller_destroy(caller);
 	neap_handshake_service_destroy(owner.service);
 	fdcheck_assert(&fds);
@@ -590,20 +719,23 @@ START_TEST(schemes)
 	} rows[] = {
 		{"P2PHANDSHAKE", 0, "P2PHANDSHAKE"},      {"p2phandshake", NEAP_ENOTSUP, "etcd"},
 		{"127.0.0.1:2379", NEAP_ENOTSUP, "etcd"}, {"etcd://a,b,c", NEAP_ENOTSUP, "etcd"},
-		{"redis://h:1", NEAP_ENOTSUP, "redis"},   {"http://h:8080/metadata", NEAP_ENOTSUP, "http"},
-		{"https://h/m", NEAP_ENOTSUP, "https"},   {"HTTP://h", NEAP_EINVAL, NULL},
+		{"redis://h:1", 0, "redis"},              {"http://h:8080/metadata", 0, "http"},
+		{"https://h/m", 0, "https"},              {"HTTP://h", NEAP_EINVAL, NULL},
+		{"rediss://h", NEAP_ENOTSUP, "rediss"},   {"", NEAP_ENOTSUP, "etcd"},
+		{"x://me:secret@h", NEAP_EINVAL, NULL},   {"me:secret@h:2379", NEAP_ENOTSUP, "etcd"},
 		{"zookeeper://h", NEAP_EINVAL, NULL},     {"://", NEAP_EINVAL, NULL},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const char *scheme;
 		char why[300] = "";
-		ck_assert_int_eq(neap_directory_scheme(rows[i].connection, &scheme, why, sizeof why), rows[i].error);
+		ck_assert_int_eq(neap_backend_scheme(rows[i].connection, &scheme, why, sizeof why), rows[i].error);
 		if (rows[i].scheme)
 			ck_assert_str_eq(scheme, rows[i].scheme);
 		else
 			ck_assert_ptr_null(scheme);
 		if (rows[i].error)
-			ck_assert_msg(strstr(why, "this build has P2PHANDSHAKE") != NULL, "%s: %s", rows[i].connection, why);
+			ck_assert_msg(strstr(why, "this build has P2PHANDSHAKE, redis, http and https") != NULL, "%s: %s", rows[i].connection, why);
+		ck_assert_ptr_null(strstr(why, "secret"));
 	}
 }
 END_TEST
@@ -624,8 +756,12 @@ int main(void)
 	tcase_add_test(names, p2p_names);
 	tcase_add_test(names, store_keys);
 	tcase_add_test(names, schemes);
-	TCase *cases[] = {cache, life, names};
-	for (int i = 0; i < 3; i++) {
+	TCase *stores = tcase_create("stores");
+	tcase_add_test(stores, a_store_is_asked_for_both);
+	tcase_add_test(stores, half_of_it_is_not_there);
+	tcase_add_test(stores, what_is_watched_need_not_be_read);
+	TCase *cases[] = {cache, life, names, stores};
+	for (int i = 0; i < 4; i++) {
 		tcase_set_timeout(cases[i], 60);
 		suite_add_tcase(suite, cases[i]);
 	}

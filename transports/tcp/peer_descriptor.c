@@ -30,10 +30,8 @@ static uint16_t port_of(const struct neap_tcp_peer *peer, enum neap_peer_kind ki
 
 bool neap_peer_target(const struct neap_tcp_peer *peer, uint32_t slot, struct neap_host_port *target_p, uint32_t *core_p)
 {
-	char why[8];
-	/* The host by which the segment was opened: what the peer calls itself may mean another machine here. */
-	if (neap_host_port_parse(peer->segment->name, 0, target_p, why, sizeof why) != NEAP_OK)
-		return false;
+	/* The host that the directory found it at: what the peer calls itself in its descriptor may mean another machine here. */
+	*target_p = peer->segment->snapshot->owner;
 	target_p->port = port_of(peer, peer->kind, slot, core_p);
 	target_p->has_port = true;
 	return target_p->port != 0;

@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "metadata/http_call_fsm.h"

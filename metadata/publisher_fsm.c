@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "metadata/publisher_fsm.h"

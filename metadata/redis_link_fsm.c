@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "metadata/redis_link_fsm.h"
