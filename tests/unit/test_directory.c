@@ -11,6 +11,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define SHORT_NS UINT64_C(20000000)
+#define LONG_NS UINT64_C(60000000000) /* so that a slow machine does not end what the test wants to end */
 #define NAMES_MAX 4
 #define DOCUMENT(port) "{\"buffers\":[],\"name\":\"self\",\"protocol\":\"tcp\",\"tcp_data_port\":" #port "}\n"
 
@@ -27,11 +28,13 @@ struct fake {
 	} pending[16];
 };
 
+static uint64_t rig_timeout_ns;
+
 static int fake_get(struct neap_backend *backend, const char *name, uint64_t timeout_ns, neap_backend_done_func *done, void *user,
                     uint64_t *call_p)
 {
 	struct fake *fake = (struct fake *)(void *)backend;
-	ck_assert_uint_eq(timeout_ns, SHORT_NS);
+	ck_assert_uint_eq(timeout_ns, rig_timeout_ns);
 	if (fake->refuse)
 		return fake->refuse;
 	int i = fake->fetches++;
@@ -81,12 +84,18 @@ static void found(void *user, int error, struct neap_snapshot *snapshot, const c
 		asked->then(asked);
 }
 
-static void open_rig(void)
+static void open_rig_with(uint64_t timeout_ns)
 {
+	rig_timeout_ns = timeout_ns;
 	memset(&rig, 0, sizeof rig);
 	rig.fake.backend = (struct neap_backend){.ops = &fake_ops, .scheme = "fake"};
 	ck_assert_int_eq(neap_reactor_create(&rig.reactor, NULL), 0);
-	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &rig.fake.backend, NULL, NAMES_MAX, SHORT_NS), 0);
+	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &rig.fake.backend, NULL, NAMES_MAX, timeout_ns), 0);
+}
+
+static void open_rig(void)
+{
+	open_rig_with(LONG_NS);
 }
 
 static void close_rig(void)
@@ -278,7 +287,7 @@ static void open_store_rig(void)
 	memset(&rig, 0, sizeof rig);
 	script_backend_open(&script, NEAP_BACKEND_STORES | NEAP_BACKEND_WATCHES);
 	ck_assert_int_eq(neap_reactor_create(&rig.reactor, NULL), 0);
-	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &script.base, "c1", NAMES_MAX, SHORT_NS), 0);
+	ck_assert_int_eq(neap_directory_create(&rig.directory, rig.reactor, &script.base, "c1", NAMES_MAX, LONG_NS), 0);
 }
 
 static void reply(const char *key, int error, const char *value)
@@ -406,7 +415,7 @@ END_TEST
 START_TEST(every_wait_ends)
 {
 	struct asked a;
-	open_rig();
+	open_rig_with(SHORT_NS);
 	ask(&a, "a", 0);
 	ck_assert(drive_until(rig.reactor, &a.done, 5000)); /* the back-end never answers */
 	ck_assert_int_eq(a.error, NEAP_ETIMEDOUT);
