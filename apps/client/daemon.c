@@ -117,21 +117,27 @@ static void say_leaving(const struct daemon *daemon)
 static int drain(struct daemon *daemon)
 {
 	double seconds = (double)daemon->options.drain_ms * 1e-3;
+	uint64_t began_ns = app_now_ns();
 	bool in_time = true;
 	client_service_drain(daemon->service, set, &daemon->idle);
 	if (seconds > 0)
-		in_time = app_host_wait(&daemon->host, &daemon->idle, seconds / 2);
+		(void)app_host_wait(&daemon->host, &daemon->idle, seconds / 2);
 	if (daemon->host.interrupted)
 		return APP_FAILED;
 	if (!neap_store_drain(daemon->store, daemon->options.drain_ms / 2, on_drained, daemon))
 		in_time &= app_host_wait(&daemon->host, &daemon->drained, seconds / 2 + 2) && !daemon->drain_error;
+	double left = seconds - (double)(app_now_ns() - began_ns) * 1e-9;
+	if (!daemon->idle && !daemon->host.interrupted && left > 0) /* what peers had begun took less than their half */
+		(void)app_host_wait(&daemon->host, &daemon->idle, left);
+	in_time &= daemon->idle || seconds <= 0;
 	if (!in_time && !daemon->host.interrupted)
 		app_error(&client_program, "what others had begun was not through after --drain_timeout_ms=%u, and is given up",
 		          (unsigned)daemon->options.drain_ms);
 	return in_time ? APP_OK : APP_FAILED;
 }
 
-static void close_all(struct daemon *daemon)
+/* False: a second signal came, and the process is to end as it is. */
+static bool close_all(struct daemon *daemon)
 {
 	client_web_close(daemon->web);
 	if (daemon->service) {
@@ -140,11 +146,14 @@ static void close_all(struct daemon *daemon)
 	}
 	if (daemon->store && !neap_store_close(daemon->store, set, &daemon->store_closed))
 		app_host_wait(&daemon->host, &daemon->store_closed, 10);
+	if (daemon->host.interrupted)
+		return false;
 	client_web_free(daemon->web);
 	if (daemon->service)
 		client_service_destroy(daemon->service);
 	app_host_close(&daemon->host);
 	app_memory_unmap(daemon->memory, daemon->bytes);
+	return true;
 }
 
 static int serve(struct daemon *daemon)
@@ -178,7 +187,8 @@ int client_daemon(int argc, char **argv)
 	result = open ? serve(&daemon) : APP_START;
 	if (daemon.host.interrupted) /* a second signal: now */
 		return result;
-	close_all(&daemon);
+	if (!close_all(&daemon))
+		return APP_FAILED;
 	client_options_release(&daemon.options);
 	return result;
 }

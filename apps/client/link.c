@@ -96,6 +96,8 @@ static void on_done(void *user, const struct neap_rpc_outcome *outcome, const vo
 	call->done = true;
 	call->result = outcome->result;
 	call->status = outcome->status;
+	if (outcome->result == NEAP_RPC_OK || outcome->result == NEAP_RPC_REFUSED)
+		call->link->reached = true;
 	snprintf(call->why, sizeof call->why, "%s", outcome->why);
 	if (reply && call->take)
 		call->take(call->user, reply);
@@ -105,6 +107,7 @@ void client_link_begin(struct client_link *link, struct client_call *call, const
 {
 	uint64_t now_ns = monotonic_ns();
 	uint64_t left_ns = link->deadline_ns > now_ns ? link->deadline_ns - now_ns : 1;
+	call->link = link;
 	call->done = false;
 	call->why[0] = 0;
 	link->armed = false;
@@ -138,7 +141,12 @@ static int explain(const struct client_link *link, const struct client_call *cal
 		}
 		app_error(link->program, "%s: %s (%s)", what, call->why, name);
 		return CLIENT_FAILED;
-	case NEAP_RPC_NOT_SENT: return unreached(link, call, what);
+	case NEAP_RPC_NOT_SENT:
+		if (!link->reached)
+			return unreached(link, call, what);
+		app_error(link->program, "%s: the neap-client at 127.0.0.1:%u ends or is gone (%s); this was not done", what, link->port,
+		          call->why);
+		return CLIENT_FAILED;
 	case NEAP_RPC_UNKNOWN:
 		app_error(link->program,
 		          "%s: the connection to the neap-client at 127.0.0.1:%u was lost (%s); whether it was done is not known", what, link->port,

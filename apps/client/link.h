@@ -22,10 +22,12 @@ struct client_link {
 	struct neap_rpc_channel *channel;
 	uint16_t port;
 	uint64_t deadline_ns; /* of all calls */
+	bool reached;         /* it has answered before */
 	bool armed;           /* nothing was asked since the last turn, which found nothing more to do */
 };
 
 struct client_call {
+	struct client_link *link;
 	bool done;
 	enum neap_rpc_result result;
 	int status;

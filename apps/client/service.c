@@ -22,7 +22,7 @@ int local_status_of(int error)
 
 uint64_t local_time_left(const struct client_service *service, uint64_t deadline_ns)
 {
-	uint64_t now_ns = neap_now(service->reactor), margin_ns = 50 * LOCAL_MS_NS;
+	uint64_t now_ns = neap_now(service->reactor), margin_ns = LOCAL_ANSWER_NS;
 	if (deadline_ns == UINT64_MAX)
 		return 0; /* the store's own */
 	return deadline_ns > now_ns + 2 * margin_ns ? deadline_ns - now_ns - margin_ns : margin_ns;

@@ -11,6 +11,7 @@
 #define LOCAL_GET_FIRST (UINT64_C(256) << 10) /* memory of a get whose size is not known yet */
 #define LOCAL_ROUNDS_MAX 4u                   /* a value may grow between being asked for and being fetched, by remove and put */
 #define LOCAL_RESOLVE_NS (5000 * LOCAL_MS_NS)
+#define LOCAL_ANSWER_NS (50 * LOCAL_MS_NS) /* an answer is on its way before its caller gives up */
 #define LOCAL_QUERIES_MAX 256u
 
 enum local_phase {

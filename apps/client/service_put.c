@@ -75,9 +75,12 @@ static void answer_put(struct local_transfer *transfer, const struct neap_store_
 static bool ask_what_became(struct local_transfer *transfer, const struct neap_store_outcome *outcome)
 {
 	struct neap_key key = {.bytes = transfer->key, .length = transfer->key_length};
+	uint64_t now_ns = neap_now(transfer->service->reactor), left_ns = LOCAL_RESOLVE_NS;
+	if (transfer->deadline_ns < now_ns + left_ns + LOCAL_ANSWER_NS) /* what the caller does not wait for is of no use to him */
+		left_ns = transfer->deadline_ns > now_ns + LOCAL_ANSWER_NS ? transfer->deadline_ns - now_ns - LOCAL_ANSWER_NS : 0;
 	transfer->rounds++;
-	transfer->asked = !neap_store_resolve(transfer->service->store, &key, outcome->unsettled, LOCAL_RESOLVE_NS, put_done, transfer,
-	                                      &transfer->operation);
+	transfer->asked = left_ns && !neap_store_resolve(transfer->service->store, &key, outcome->unsettled, left_ns, put_done, transfer,
+	                                                 &transfer->operation);
 	return transfer->asked;
 }
 

@@ -86,7 +86,7 @@ enum neap_store_error {
 #undef NEAP_STORE_ERROR_ENUM
 };
 
-/* "NO_AVAILABLE_HANDLE"; "UNKNOWN_ERROR" for a number that is not in the list. Any thread. */
+/* "NO_AVAILABLE_HANDLE"; of a number of neap/error.h its name there; "UNKNOWN_ERROR" for any other. Any thread. */
 NEAP_API const char *neap_store_error_name(int error);
 
 /* The sentence beside the number. Any thread. */

@@ -111,7 +111,7 @@ void node_begin_life(struct neap_store *store)
 	store->ready_by_ns = neap_now(store->reactor) + READY_NS;
 	if (store->announcer)
 		neap_announcer_start(store->announcer);
-	else
+	else if (store->directory.begin) /* one that failed before it had a directory lives only to be closed */
 		try_directory(store);
 	if (store->ready)
 		begin_ticking(store);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MS UINT64_C(1000000)
+#define LEAVE_NS (3000 * MS)
 
 NEAP_PRINTF(4, 5) static int wrong(int error, char *why, size_t why_size, const char *format, ...)
 {
@@ -193,7 +194,8 @@ static int open_owner(struct neap_store *store, const struct neap_store_options 
 		return wrong(error, why, why_size, "owner: %s", neap_error_text(error));
 	struct neap_peer_service_options service = {
 		.address = address,
-		.rpc = {.epoch = neap_random_u64(store->reactor)},
+		/* a peer that is stopped shall not keep a process that ends for longer than whoever ends it waits */
+		.rpc = {.epoch = neap_random_u64(store->reactor), .leave_timeout_ns = LEAVE_NS},
 		.settle = o->early ? NULL : node_settle,
 		.settled = o->early ? NULL : node_settled,
 		.user = &store->places,
@@ -225,7 +227,7 @@ static int open_directory(struct neap_store *store, char *why, size_t why_size)
 		const struct neap_local_directory_options options = {.first = true, .key_length_max = NEAP_KEY_MAX};
 		error = neap_local_directory_create(&store->local, store->reactor, &options, reason, sizeof reason);
 		if (error)
-			return wrong(error, why, why_size, "directory: %s", reason);
+			return wrong(error, why, why_size, "directory: %s", *reason ? reason : neap_error_text(error));
 		store->directory = *neap_local_directory_face(store->local);
 		store->client.instance = neap_random_u64(store->reactor) | 1;
 		return NEAP_OK;

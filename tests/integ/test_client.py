@@ -424,6 +424,63 @@ class Faults(unittest.TestCase):
             writer.kill()
             writer.wait()
 
+    def idle_peer(self, port):
+        """Says hello like a peer and is silent from then on."""
+        peer = socket.create_connection(("127.0.0.1", port), timeout=tool.PATIENCE)
+        body = b"\x81\xa8instance\xc4\x10" + b"p" * 16
+        peer.sendall(b"NRPC\1\4\0\0" + len(body).to_bytes(4, "little") + bytes(44) + body)
+        self.assertEqual(peer.recv(6)[5], 5)  # WELCOME
+        return peer
+
+    def test_a_silent_peer_does_not_keep_one_that_ends(self):
+        with Cluster(2) as group:
+            a, b = group.clients
+            with self.idle_peer(a.rpc_port), self.idle_peer(b.rpc_port):
+                began = time.monotonic()
+                a.signal(signal.SIGTERM)
+                self.assertEqual(a.wait(), OK, a.said())
+                self.assertLess(time.monotonic() - began, 8)
+                b.signal(signal.SIGTERM)
+                until("it answers no more", lambda: b.health() == {})
+                b.signal(signal.SIGTERM)  # a second one does not wait for the peer
+                began = time.monotonic()
+                self.assertEqual(b.wait(), FAILED, b.said())
+                self.assertLess(time.monotonic() - began, 2)
+
+    def test_a_reader_has_all_the_time_to_drain(self):
+        with Cluster(1, "--drain_timeout_ms=6000") as group:
+            a = group.clients[0]
+            a.put("slow", value(32 * MIB, 1))
+            reader = subprocess.Popen([tool.program("neap-client"), "get", "slow", "--port=%d" % a.port], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE)
+            reader.stdout.read(1)
+            a.signal(signal.SIGTERM)
+            time.sleep(4)  # more than half
+            self.assertEqual(len(reader.stdout.read()), 32 * MIB - 1)
+            self.assertEqual((reader.wait(), reader.stderr.read()), (OK, b""))
+            reader.stdout.close()
+            reader.stderr.close()
+            self.assertEqual(a.wait(), OK, a.said())
+
+    def test_what_a_silent_master_leaves_open_is_said(self):
+        with Cluster(1, "--remote_weight=0") as group:
+            a = group.clients[0]
+            group.master.signal(signal.SIGSTOP)
+            done = a.run("put", "open", "--deadline=2", data=b"v")
+            self.assertEqual((done.returncode, b"whether the value was stored is not known" in done.stderr), (FAILED, True), done.stderr)
+            done = a.run("stat", "other", "--deadline=2")
+            self.assertEqual((done.returncode, b"a deadline passed" in done.stderr), (FAILED, True), done.stderr)
+            group.master.signal(signal.SIGCONT)
+            until("the value", lambda: a.get("open") == b"v")
+
+    def test_a_start_without_memory_says_so(self):
+        for limit in range(400000, 1300001, 75000):
+            done = subprocess.run(["bash", "-c", "ulimit -c 0 -v %d; exec timeout 2 '%s' --port=0 --client_rpc_port=0 --http_port=0 "
+                                   "--master_server_address=none" % (limit, tool.program("neap-client"))], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=tool.PATIENCE)
+            self.assertIn(done.returncode, (START, 124), (limit, done.stderr))
+            self.assertEqual(done.returncode == START, b"memory" in done.stderr, (limit, done.stderr))
+
     def test_a_client_waits_for_its_master(self):
         with Cluster(1) as group:
             group.master.kill()

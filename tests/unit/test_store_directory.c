@@ -582,6 +582,8 @@ START_TEST(errors_have_the_references_names_and_numbers)
 	ck_assert_str_eq(neap_store_error_name(-1500), "EMPTY_REPLICAS");
 	ck_assert_str_eq(neap_store_error_name(-2), "NOT_IMPLEMENTED");
 	ck_assert_str_eq(neap_store_error_name(-9999), "UNKNOWN_ERROR");
+	ck_assert_str_eq(neap_store_error_name(NEAP_ETIMEDOUT), "NEAP_ETIMEDOUT");
+	ck_assert_str_eq(neap_store_error_text(NEAP_ETIMEDOUT), neap_error_text(NEAP_ETIMEDOUT));
 	ck_assert(strlen(neap_store_error_text(-104)) > 10 && strlen(neap_store_error_text(-9999)) > 10);
 	ck_assert_int_eq(NEAP_STORE_ASYNC_ENQUEUE_FAILED, -1601);
 }
