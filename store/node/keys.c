@@ -129,13 +129,14 @@ static void tell_exist(struct node_ask *ask, int error)
 {
 	struct neap_key_exist *exist = &ask->call.as.exist;
 	int8_t *found = (int8_t *)(void *)(exist->items + exist->count);
+	int first = error; /* that one key is not known is nothing against those behind it */
 	for (uint32_t i = 0; i < exist->count; i++) {
 		int answer = error ? error : exist->items[i].error;
 		found[i] = answer == 0 ? 1 : answer == NEAP_STORE_OBJECT_NOT_FOUND ? 0 : -1;
-		if (found[i] < 0 && !error)
-			error = answer;
+		if (found[i] < 0 && !first)
+			first = answer;
 	}
-	ask->done.exist(ask->user, error, found, exist->count);
+	ask->done.exist(ask->user, first, found, exist->count);
 }
 
 int neap_store_exist(struct neap_store *store, const struct neap_key *keys, uint32_t count, uint64_t deadline_ns,

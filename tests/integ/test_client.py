@@ -121,6 +121,9 @@ class Values(unittest.TestCase):
         done = c.run("exists", names[3], "many/none", names[4])
         self.assertEqual((done.returncode, done.stdout.decode().splitlines()),
                          (NO_KEY, [names[3] + ": exists", "many/none: no such key", names[4] + ": exists"]))
+        done = c.run("exists", "x" * 1025, names[3], "many/none")  # the first is longer than the master's --key_length_max
+        self.assertEqual(done.returncode, FAILED)
+        self.assertEqual(done.stdout.decode().splitlines()[1:], [names[3] + ": exists", "many/none: no such key"])
         done = c.run("rm", "--matching=^many/00")
         self.assertEqual((done.returncode, done.stdout), (OK, b"10 removed\n"), done.stderr)
         self.assertEqual(a.run("exists", "many/001").returncode, NO_KEY)
