@@ -97,7 +97,7 @@ static bool is_spared(const struct neap_evict *queue, const struct neap_evict_en
 	return queue->inserted - entry->born <= queue->count / YOUNG_SHARE && queue->fruitless <= queue->count;
 }
 
-static uint64_t step(struct neap_evict *queue)
+static uint64_t step(struct neap_evict *queue, bool keep_newest)
 {
 	struct neap_evict_entry *entry = queue->hand ? queue->hand : queue->oldest;
 	if (is_spared(queue, entry))
@@ -109,6 +109,10 @@ static uint64_t step(struct neap_evict *queue)
 	queue->stats.steps++;
 	if (entry->pins > 0)
 		return 0;
+	if (keep_newest && entry == queue->newest) {
+		queue->kept = true;
+		return 0;
+	}
 	if (entry->marked) {
 		entry->marked = false;
 		return 0;
@@ -125,7 +129,7 @@ static uint64_t step(struct neap_evict *queue)
 	return freed;
 }
 
-enum neap_evict_result neap_evict_run(struct neap_evict *queue, uint64_t bytes, uint32_t steps, uint64_t *freed_p)
+enum neap_evict_result neap_evict_run(struct neap_evict *queue, uint64_t bytes, bool keep_newest, uint32_t steps, uint64_t *freed_p)
 {
 	enum neap_evict_result result = NEAP_EVICT_MORE;
 	*freed_p = 0;
@@ -133,6 +137,10 @@ enum neap_evict_result neap_evict_run(struct neap_evict *queue, uint64_t bytes, 
 	if (queue->running)
 		return NEAP_EVICT_EXHAUSTED;
 	queue->running = true;
+	if (queue->kept && !keep_newest) {
+		queue->kept = false; /* there may be something to find after all */
+		queue->fruitless = 0;
+	}
 	while (result == NEAP_EVICT_MORE) {
 		if (*freed_p >= bytes)
 			result = NEAP_EVICT_DONE;
@@ -141,7 +149,7 @@ enum neap_evict_result neap_evict_run(struct neap_evict *queue, uint64_t bytes, 
 		else if (steps-- == 0)
 			break;
 		else
-			*freed_p += step(queue);
+			*freed_p += step(queue, keep_newest);
 	}
 	queue->running = false;
 	return result;

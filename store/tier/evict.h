@@ -36,6 +36,7 @@ struct neap_evict {
 	uint64_t fruitless;  /* steps since something was evicted, inserted or unpinned */
 	bool filling;        /* the high mark was passed, and the low one not reached again */
 	bool running;
+	bool kept;           /* the newest was passed over because it is the newest */
 	double low, high;    /* shares of the capacity */
 	neap_evict_func *evict;
 	void *user;
@@ -69,9 +70,10 @@ struct neap_evict_entry *neap_evict_ahead(struct neap_evict *queue);
 enum neap_evict_result {
 	NEAP_EVICT_DONE,      /* `bytes` are free */
 	NEAP_EVICT_MORE,      /* the steps are used up: call again */
-	NEAP_EVICT_EXHAUSTED, /* all that is left is held */
+	NEAP_EVICT_EXHAUSTED, /* all that is left is held, or the newest */
 };
-/* *freed_p: what is really free, as told by the function that freed it. */
-enum neap_evict_result neap_evict_run(struct neap_evict *queue, uint64_t bytes, uint32_t steps, uint64_t *freed_p);
+/* keep_newest: for the sake of a watermark the newest is not given; only a value that needs its room drives it out. *freed_p: what is
+ * really free, as told by the function that freed it. */
+enum neap_evict_result neap_evict_run(struct neap_evict *queue, uint64_t bytes, bool keep_newest, uint32_t steps, uint64_t *freed_p);
 
 #endif

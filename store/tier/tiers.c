@@ -112,7 +112,7 @@ static int evict_and_reserve(struct neap_tiers *tiers, struct neap_tiers_tier *i
 	uint64_t before = queue->stats.steps, done = 0;
 	for (uint32_t round = 0; round < ROUNDS_MAX && error == NEAP_STORE_NO_AVAILABLE_HANDLE; round++) {
 		uint64_t freed;
-		enum neap_evict_result result = neap_evict_run(queue, bytes, tiers->options.evict_steps - (uint32_t)done, &freed);
+		enum neap_evict_result result = neap_evict_run(queue, bytes, false, tiers->options.evict_steps - (uint32_t)done, &freed);
 		done = queue->stats.steps - before;
 		if (freed > 0)
 			error = neap_handle_reserve(&it->tier, bytes, handle_p);
@@ -174,7 +174,7 @@ static bool maintain(struct neap_tiers_tier *it, uint32_t *steps_p)
 	uint64_t wanted = neap_evict_wanted(queue, it->tier.counts.rounded_bytes, it->capacity), freed, before = queue->stats.steps;
 	if (wanted == 0)
 		return false;
-	bool more = neap_evict_run(queue, wanted, *steps_p, &freed) == NEAP_EVICT_MORE;
+	bool more = neap_evict_run(queue, wanted, true, *steps_p, &freed) == NEAP_EVICT_MORE;
 	uint64_t done = queue->stats.steps - before;
 	*steps_p -= done < *steps_p ? (uint32_t)done : *steps_p;
 	return more;

@@ -55,6 +55,21 @@ static int ahead(void)
 	return entry ? ((struct object *)(void *)entry)->number : -1;
 }
 
+/* A value larger than the high mark is not thrown away because it came; the one behind it that needs the room may. */
+START_TEST(the_newest_goes_for_another_and_not_for_a_mark)
+{
+	insert(1);
+	ck_assert_int_eq(neap_evict_run(&queue, 100, true, 1000, &freed), NEAP_EVICT_EXHAUSTED);
+	ck_assert(!objects[0].gone && freed == 0);
+	neap_evict_insert(&queue, &objects[1].entry);
+	neap_evict_access(&objects[0].entry);
+	ck_assert_int_eq(neap_evict_run(&queue, 200, true, 1000, &freed), NEAP_EVICT_EXHAUSTED);
+	ck_assert(objects[0].gone && !objects[1].gone && freed == 100);
+	ck_assert_int_eq(neap_evict_run(&queue, 100, false, 1000, &freed), NEAP_EVICT_DONE);
+	ck_assert(objects[1].gone);
+}
+END_TEST
+
 /* Whoever looks ahead sees what will be chosen before it is, whatever goes meanwhile, and changes nothing. */
 START_TEST(the_scout_is_ahead_of_the_hand)
 {
@@ -68,11 +83,11 @@ START_TEST(the_scout_is_ahead_of_the_hand)
 	ck_assert_int_eq(ahead(), 4);
 	ck_assert_int_eq(ahead(), -1);
 	neap_evict_access(&objects[0].entry);
-	ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE); /* passes 0, takes 1 */
+	ck_assert_int_eq(neap_evict_run(&queue, 100, false, 1000, &freed), NEAP_EVICT_DONE); /* passes 0, takes 1 */
 	ck_assert_int_eq(evicted[0], 1);
 	ck_assert_int_eq(ahead(), 3); /* it was at 0: what the hand has passed is the last that it comes to */
 	neap_evict_access(&objects[3].entry);
-	ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE); /* passes 3, takes 4, where it stood */
+	ck_assert_int_eq(neap_evict_run(&queue, 100, false, 1000, &freed), NEAP_EVICT_DONE); /* passes 3, takes 4, where it stood */
 	ck_assert_int_eq(evicted[1], 4);
 	ck_assert_int_eq(ahead(), -1);
 	ck_assert_int_eq(ahead(), 0);
@@ -85,12 +100,12 @@ START_TEST(the_oldest_without_a_mark_goes)
 	insert(5);
 	neap_evict_access(&objects[0].entry);
 	neap_evict_access(&objects[2].entry);
-	ck_assert_int_eq(neap_evict_run(&queue, 300, 1000, &freed), NEAP_EVICT_DONE);
+	ck_assert_int_eq(neap_evict_run(&queue, 300, false, 1000, &freed), NEAP_EVICT_DONE);
 	ck_assert_uint_eq(freed, 300);
 	ck_assert_int_eq(evicted[0], 1);
 	ck_assert_int_eq(evicted[1], 3);
 	ck_assert_int_eq(evicted[2], 4);
-	ck_assert_int_eq(neap_evict_run(&queue, 1000, 1000, &freed), NEAP_EVICT_EXHAUSTED);
+	ck_assert_int_eq(neap_evict_run(&queue, 1000, false, 1000, &freed), NEAP_EVICT_EXHAUSTED);
 	ck_assert_uint_eq(freed, 200);
 	ck_assert_uint_eq(queue.count, 0);
 }
@@ -101,11 +116,11 @@ START_TEST(the_hand_goes_on_where_it_stopped)
 	insert(4);
 	for (int i = 0; i < 4; i++)
 		neap_evict_access(&objects[i].entry);
-	ck_assert_int_eq(neap_evict_run(&queue, 100, 2, &freed), NEAP_EVICT_MORE); /* marks of 0 and 1 are gone */
+	ck_assert_int_eq(neap_evict_run(&queue, 100, false, 2, &freed), NEAP_EVICT_MORE); /* marks of 0 and 1 are gone */
 	ck_assert_uint_eq(freed, 0);
 	neap_evict_access(&objects[0].entry);
 	neap_evict_remove(&objects[2].entry); /* the one under the hand */
-	ck_assert_int_eq(neap_evict_run(&queue, 100, 100, &freed), NEAP_EVICT_DONE);
+	ck_assert_int_eq(neap_evict_run(&queue, 100, false, 100, &freed), NEAP_EVICT_DONE);
 	ck_assert_int_eq(evicted[0], 1); /* 3 and then 0 lost their marks on the way */
 }
 END_TEST
@@ -115,16 +130,16 @@ START_TEST(what_is_held_is_never_chosen)
 	insert(OBJECTS);
 	for (int i = 0; i < OBJECTS; i += 2)
 		neap_evict_pin(&objects[i].entry);
-	ck_assert_int_eq(neap_evict_run(&queue, UINT64_MAX, 1000000, &freed), NEAP_EVICT_EXHAUSTED);
+	ck_assert_int_eq(neap_evict_run(&queue, UINT64_MAX, false, 1000000, &freed), NEAP_EVICT_EXHAUSTED);
 	ck_assert_int_eq(evicted_count, OBJECTS / 2);
 	ck_assert_uint_eq(freed, 100 * OBJECTS / 2);
 	for (int i = 0; i < OBJECTS; i++)
 		ck_assert_int_eq(objects[i].gone, i % 2);
 	uint64_t steps = queue.stats.steps;
-	ck_assert_int_eq(neap_evict_run(&queue, 1, 1000000, &freed), NEAP_EVICT_EXHAUSTED);
+	ck_assert_int_eq(neap_evict_run(&queue, 1, false, 1000000, &freed), NEAP_EVICT_EXHAUSTED);
 	ck_assert_uint_eq(queue.stats.steps, steps); /* and nothing is spent on looking again */
 	neap_evict_unpin(&objects[10].entry);
-	ck_assert_int_eq(neap_evict_run(&queue, 1, 1000000, &freed), NEAP_EVICT_DONE);
+	ck_assert_int_eq(neap_evict_run(&queue, 1, false, 1000000, &freed), NEAP_EVICT_DONE);
 	ck_assert_int_eq(evicted[evicted_count - 1], 10);
 }
 END_TEST
@@ -133,14 +148,14 @@ START_TEST(what_the_owner_keeps_is_not_counted)
 {
 	insert(10);
 	keep_all = true;
-	ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_EXHAUSTED);
+	ck_assert_int_eq(neap_evict_run(&queue, 100, false, 1000, &freed), NEAP_EVICT_EXHAUSTED);
 	ck_assert_uint_eq(freed, 0);
 	ck_assert_uint_eq(queue.count, 10);
 	ck_assert_uint_eq(queue.stats.evicted, 0);
 	ck_assert_uint_gt(queue.stats.refused, 0);
 	keep_all = false;
 	neap_evict_insert(&queue, &objects[10].entry); /* something has changed */
-	ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE);
+	ck_assert_int_eq(neap_evict_run(&queue, 100, false, 1000, &freed), NEAP_EVICT_DONE);
 }
 END_TEST
 
@@ -152,7 +167,7 @@ START_TEST(a_call_does_so_much_and_no_more)
 	uint64_t total = 0, calls = 0;
 	while (total < 100 * OBJECTS) {
 		uint64_t before = queue.stats.steps;
-		neap_evict_run(&queue, 100 * OBJECTS - total, 7, &freed);
+		neap_evict_run(&queue, 100 * OBJECTS - total, false, 7, &freed);
 		ck_assert_uint_le(queue.stats.steps - before, 7);
 		total += freed;
 		ck_assert_uint_lt(++calls, 1000);
@@ -165,16 +180,16 @@ END_TEST
 START_TEST(the_newest_are_let_alone)
 {
 	insert(100);
-	ck_assert_int_eq(neap_evict_run(&queue, 6000, 1000, &freed), NEAP_EVICT_DONE);
+	ck_assert_int_eq(neap_evict_run(&queue, 6000, false, 1000, &freed), NEAP_EVICT_DONE);
 	for (int i = 0; i < 40; i++) { /* the hand stands behind 60 of 100: it meets the newest in each round */
 		neap_evict_insert(&queue, &objects[100 + i].entry);
-		ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE);
+		ck_assert_int_eq(neap_evict_run(&queue, 100, false, 1000, &freed), NEAP_EVICT_DONE);
 		ck_assert(!objects[100 + i].gone && !objects[99 + i].gone);
 	}
 	for (int i = 0; i < OBJECTS; i++)
 		if (objects[i].entry.queue && i < 139)
 			neap_evict_pin(&objects[i].entry);
-	ck_assert_int_eq(neap_evict_run(&queue, 100, 1000, &freed), NEAP_EVICT_DONE); /* all others are held */
+	ck_assert_int_eq(neap_evict_run(&queue, 100, false, 1000, &freed), NEAP_EVICT_DONE); /* all others are held */
 	ck_assert(objects[139].gone);
 }
 END_TEST
@@ -197,7 +212,7 @@ START_TEST(a_scan_does_not_wash_out_what_is_used)
 	for (int i = 100; i < OBJECTS; i++) {
 		for (int hot = 0; hot < 20; hot++)
 			neap_evict_access(&objects[hot].entry);
-		neap_evict_run(&queue, 100, 1000, &freed);
+		neap_evict_run(&queue, 100, false, 1000, &freed);
 		ck_assert_uint_eq(freed, 100);
 		neap_evict_insert(&queue, &objects[i].entry);
 	}
@@ -303,6 +318,7 @@ int main(void)
 	tcase_add_test(sieve, the_oldest_without_a_mark_goes);
 	tcase_add_test(sieve, the_hand_goes_on_where_it_stopped);
 	tcase_add_test(sieve, the_scout_is_ahead_of_the_hand);
+	tcase_add_test(sieve, the_newest_goes_for_another_and_not_for_a_mark);
 	tcase_add_test(sieve, what_is_held_is_never_chosen);
 	tcase_add_test(sieve, what_the_owner_keeps_is_not_counted);
 	tcase_add_test(sieve, a_call_does_so_much_and_no_more);
