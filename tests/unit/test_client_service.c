@@ -3,6 +3,7 @@
 #include "apps/client/service.h"
 #include "store/rpc/client.h"
 #include "tests/support/drive.h"
+#include "tests/support/small_engine.h"
 #include "tests/unit/fake_store.h"
 #include "transports/checksum.h"
 #include <check.h>
@@ -51,7 +52,8 @@ static void open_with(struct client_service_options options)
 {
 	char why[512] = "";
 	ck_assert_int_eq(neap_reactor_create(&reactor, NULL), 0);
-	ck_assert_msg(!neap_engine_create(&engine, reactor, NULL, why, sizeof why), "%s", why);
+	const struct neap_engine_options small = small_engine(NULL);
+	ck_assert_msg(!neap_engine_create(&engine, reactor, &small, why, sizeof why), "%s", why);
 	store = fake_store_open(engine);
 	options.memory = memory;
 	options.bytes = POOL;

@@ -1,6 +1,7 @@
 /* An engine from create to closed: options and environment, names and addresses, what is published, notifies, more cores, and that a
  * failed start leaves nothing behind. */
 #include "tests/support/drive.h"
+#include "tests/support/small_engine.h"
 #include "tests/support/engine_rig.h"
 #include "transports/engine_state.h"
 #include <check.h>
@@ -50,26 +51,6 @@ static void teardown(void)
 	drive_to_end(reactor);
 }
 
-/* With the default sizes a start takes a hundred megabytes of address space, which sanitizers shadow byte by byte: what a test leaves
- * open is small here. */
-static struct neap_engine_options small(const struct neap_engine_options *options)
-{
-	struct neap_engine_options filled = options ? *options : (struct neap_engine_options){0};
-	if (!filled.requests_max)
-		filled.requests_max = 4096;
-	if (!filled.batches_max)
-		filled.batches_max = 256;
-	if (!filled.peers_max)
-		filled.peers_max = 64;
-	if (!filled.sessions_max)
-		filled.sessions_max = 64;
-	if (!filled.regions_max)
-		filled.regions_max = 20000;
-	if (!filled.grants_max)
-		filled.grants_max = 64;
-	return filled;
-}
-
 static int create_exactly(const struct neap_engine_options *options)
 {
 	why[0] = 0;
@@ -80,7 +61,7 @@ static int create_exactly(const struct neap_engine_options *options)
 
 static int create(const struct neap_engine_options *options)
 {
-	struct neap_engine_options filled = small(options);
+	struct neap_engine_options filled = small_engine(options);
 	return create_exactly(&filled);
 }
 
@@ -728,11 +709,10 @@ static void *run_other_core(void *argument)
 	ck_assert_int_gt(neap_reactor_run_once(own, NULL), 0);
 	atomic_store(&core->ready, true);
 	while (!atomic_load(&core->quit))
-		neap_reactor_run_once(own, NULL);
+		drive_for(own, 2);
 	if (core->joined == 0) {
 		ck_assert_int_eq(neap_engine_close(core->engine, raise_flag, &core->closed), 0);
-		while (!core->closed)
-			ck_assert_int_gt(neap_reactor_run_once(own, NULL), 0);
+		ck_assert(drive_until(own, &core->closed, 20000));
 	}
 	drive_to_end(own);
 	return NULL;

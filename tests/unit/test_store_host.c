@@ -1,6 +1,7 @@
 /* A store in a program of its own, whose host stops the reactor from wherever it happens to be: inside any of the store's callbacks. All
  * ends, and nothing is left. */
 #include "tests/support/drive.h"
+#include "tests/support/small_engine.h"
 #include <check.h>
 #include <neap/store.h>
 #include <neap/store_error.h>
@@ -101,11 +102,12 @@ static void ready(void *user, int error, const char *reason)
 
 START_TEST(stopped_anywhere)
 {
+	const struct neap_engine_options small = small_engine(NULL);
 	const struct neap_store_options options = {.tiers = TIERS, .ready = ready};
 	place = (enum place)_i;
 	stopped = false;
 	ck_assert_int_eq(neap_reactor_create(&reactor, NULL), 0);
-	ck_assert_msg(!neap_engine_create(&engine, reactor, NULL, why, sizeof why), "%s", why);
+	ck_assert_msg(!neap_engine_create(&engine, reactor, &small, why, sizeof why), "%s", why);
 	ck_assert_msg(!neap_store_create(&store, engine, &options, why, sizeof why), "%s", why);
 	stop_in(BEHIND_CREATE);
 	ck_assert(drive_until(reactor, &stopped, 20000));

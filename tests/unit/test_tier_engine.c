@@ -1,6 +1,7 @@
 /* A memory tier whose slabs are registered with a real engine: what another engine reaches with a grant, over TCP. */
 #include "store/tier/dram_engine.h"
 #include "tests/support/drive.h"
+#include "tests/support/small_engine.h"
 #include <check.h>
 #include <neap/store_error.h>
 #include <string.h>
@@ -44,8 +45,9 @@ static void setup(void)
 	struct neap_dram_options options = {.capacity = 3 * SLAB, .slab_bytes = SLAB, .numa_node = -1};
 	bool opened = false;
 	ck_assert_int_eq(neap_reactor_create(&reactor, NULL), NEAP_OK);
-	ck_assert_msg(neap_engine_create(&owner, reactor, NULL, why, sizeof why) == NEAP_OK, "%s", why);
-	ck_assert_msg(neap_engine_create(&peer, reactor, NULL, why, sizeof why) == NEAP_OK, "%s", why);
+	const struct neap_engine_options small = small_engine(NULL);
+	ck_assert_msg(neap_engine_create(&owner, reactor, &small, why, sizeof why) == NEAP_OK, "%s", why);
+	ck_assert_msg(neap_engine_create(&peer, reactor, &small, why, sizeof why) == NEAP_OK, "%s", why);
 	ck_assert_msg(neap_dram_create(&dram, reactor, &options, why, sizeof why) == NEAP_OK, "%s", why);
 	ck_assert_msg(neap_dram_engine_begin(&binding, owner, &dram, 0, true, why, sizeof why) == NEAP_OK, "%s", why);
 	ck_assert_int_eq(neap_segment_open(peer, neap_engine_name(owner), on_opened, &opened), NEAP_OK);

@@ -1,6 +1,7 @@
 /* Two engines in one process over real TCP: what the API promises, end to end. */
 #include "tests/support/coverage.h"
 #include "tests/support/drive.h"
+#include "tests/support/small_engine.h"
 #include <check.h>
 #include <neap/engine.h>
 #include <stdlib.h>
@@ -56,9 +57,10 @@ static void fill(unsigned char *bytes, size_t length, uint32_t x)
 
 static void begin(const struct neap_engine_options *here_options, const struct neap_engine_options *there_options)
 {
+	const struct neap_engine_options of_here = small_engine(here_options), of_there = small_engine(there_options);
 	ck_assert_int_eq(neap_reactor_create(&reactor, NULL), 0);
-	ck_assert_msg(neap_engine_create(&here, reactor, here_options, why, sizeof why) == 0, "%s", why);
-	ck_assert_msg(neap_engine_create(&there, reactor, there_options, why, sizeof why) == 0, "%s", why);
+	ck_assert_msg(neap_engine_create(&here, reactor, &of_here, why, sizeof why) == 0, "%s", why);
+	ck_assert_msg(neap_engine_create(&there, reactor, &of_there, why, sizeof why) == 0, "%s", why);
 	mine = malloc(SIZE);
 	theirs = malloc(SIZE);
 	secret = malloc(SIZE);
@@ -145,7 +147,9 @@ START_TEST(many_small_ones)
 {
 	enum { MANY = 10000 };
 	struct neap_request *requests = calloc(MANY, sizeof *requests);
-	begin(&ways[_i].here, &ways[_i].there);
+	struct neap_engine_options roomy = ways[_i].here;
+	roomy.requests_max = MANY;
+	begin(&roomy, &ways[_i].there);
 	unsigned char *expected = malloc(SIZE);
 	memcpy(expected, theirs, SIZE);
 	for (uint32_t i = 0; i < MANY; i++) {
