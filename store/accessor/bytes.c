@@ -59,7 +59,7 @@ static void blame_failure(struct accessor_op *op)
 	if (over && accessor_now(op) >= op->deadline_ns)
 		accessor_stop(op, NEAP_ETIMEDOUT);
 	else if (over)
-		accessor_blame(op, NEAP_STORE_LEASE_EXPIRED, "the lease came near its end: %s", text);
+		accessor_blame(op, NEAP_STORE_LEASE_EXPIRED, "the owner's lease (--p2p_key_lease_duration_ms there) came near its end: %s", text);
 	else
 		accessor_blame(op, NEAP_STORE_TRANSFER_FAIL, "%s", text);
 }

@@ -92,6 +92,7 @@ struct neap_store {
 	struct neap_machine machine; /* store_life */
 	struct neap_timer timer;
 	struct neap_timer tick;      /* until `ready` was called, and while draining */
+	struct neap_timer probe;     /* of a store without tiers, which has no heartbeats: is the directory there? */
 	struct neap_engine *engine;
 	struct neap_reactor *reactor;
 	struct neap_dependent dependent;

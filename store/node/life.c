@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TICK_NS (UINT64_C(5) * 1000000)
-#define READY_NS (UINT64_C(5) * 1000000000)
+#define MS UINT64_C(1000000)
+#define TICK_NS (5 * MS)
+#define READY_NS (5000 * MS)
 
 static struct neap_store *store_of(const struct neap_machine *machine)
 {
@@ -70,30 +71,49 @@ static void begin_ticking(struct neap_store *store)
 		(void)neap_timer_start(store->reactor, &store->tick, neap_now(store->reactor) + TICK_NS, tick, store);
 }
 
-/* A store without tiers has no announcer: one question shows whether the directory is there. */
+/* A store without tiers has no announcer: a small question shows now and then whether the directory is there. */
+static void try_directory(struct neap_store *store);
+
+static void probe(struct neap_timer *timer, void *user)
+{
+	(void)timer;
+	try_directory(user);
+}
+
+static void probe_later(struct neap_store *store)
+{
+	if (store->has_master && node_takes(store))
+		(void)neap_timer_start(store->reactor, &store->probe, neap_now(store->reactor) + store->heartbeat_ms * MS, probe, store);
+}
+
 static void counted(struct neap_key_call *call, int error)
 {
 	struct node_ask *ask = call->user;
 	struct neap_store *store = ask->store;
-	store->reached = store->reached || error == 0;
+	store->reached = error == 0 || call->effect == NEAP_KEY_EFFECT_DONE;
 	neap_pool_give(&store->asks, ask);
 	if (!store->reached && node_takes(store) && store->ready)
 		begin_ticking(store);
+	probe_later(store);
 }
 
 static void try_directory(struct neap_store *store)
 {
 	struct node_ask *ask = neap_pool_take(&store->asks);
-	if (!ask)
+	if (!ask) { /* others ask, and learn it */
+		probe_later(store);
 		return;
+	}
 	memset(ask, 0, sizeof *ask);
 	ask->store = store;
 	ask->call.op = NEAP_KEY_OP_COUNT;
 	ask->call.done = counted;
 	ask->call.user = ask;
 	ask->call.deadline_ns = neap_now(store->reactor) + READY_NS;
-	if (neap_key_begin(&store->directory, &ask->call))
-		neap_pool_give(&store->asks, ask);
+	if (neap_key_begin(&store->directory, &ask->call) == NEAP_OK)
+		return;
+	neap_pool_give(&store->asks, ask);
+	probe_later(store);
 }
 
 static void host_stops(struct neap_dependent *dependent)
@@ -172,6 +192,7 @@ static void do_leave(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	tell_drained(store, NEAP_ECANCELED);
 	neap_timer_cancel(store->reactor, &store->tick);
+	neap_timer_cancel(store->reactor, &store->probe);
 	node_sweep_cancel(store);
 	node_removals_cancel(store);
 	if (store->service)

@@ -146,7 +146,7 @@ static int take_options(struct neap_store *store, const struct neap_store_option
 	store->verify = o->verify;
 	store->early = o->early;
 	store->operations_max = o->operations_max ? o->operations_max : 4096;
-	store->heartbeat_ms = o->heartbeat_ms;
+	store->heartbeat_ms = o->heartbeat_ms ? o->heartbeat_ms : 1000;
 	store->deadline_ns = (o->deadline_ms ? o->deadline_ms : 30000) * MS;
 	store->ready = o->ready;
 	store->user = o->user;

@@ -336,6 +336,23 @@ START_TEST(not_all_is_known_while_the_master_recovers)
 }
 END_TEST
 
+static bool is_degraded(void *user)
+{
+	struct rig_store *store = user;
+	return neap_store_health(store->store) == NEAP_STORE_DEGRADED;
+}
+
+/* It has no heartbeats and asks for nothing. */
+START_TEST(a_store_without_tiers_knows_whether_the_master_is_there)
+{
+	ck_assert(rig_until_true(is_full, c, 5000));
+	rig_master_crash();
+	ck_assert(rig_until_true(is_degraded, c, 10000));
+	rig_master_start(false);
+	ck_assert(rig_until_true(is_full, c, 10000));
+}
+END_TEST
+
 START_TEST(no_master_yet)
 {
 	rig_master_crash();
@@ -349,7 +366,7 @@ START_TEST(no_master_yet)
 	rig_put(d, &outcome, "k", 100, 1, NEAP_REVERSE);
 	ck_assert_int_eq(outcome.outcome.status, NEAP_STORE_UNKNOWN); /* it is here, and nobody has been told */
 	rig_master_start(true);
-	ck_assert(rig_until_true(is_full, d, 30000));
+	ck_assert(rig_until_true(is_full, d, 30000) && rig_until_true(is_full, c, 30000));
 	rig_must_get(c, "k", 100, 1, NEAP_REVERSE);
 }
 END_TEST
@@ -736,6 +753,7 @@ int main(void)
 	tcase_add_loop_test(cluster, removed_everywhere_and_put_anew, 0, 2);
 	tcase_add_test(cluster, listed_and_removed_by_pattern);
 	tcase_add_test(cluster, not_all_is_known_while_the_master_recovers);
+	tcase_add_test(cluster, a_store_without_tiers_knows_whether_the_master_is_there);
 	tcase_add_test(cluster, what_is_known_of_a_key);
 	tcase_add_test(cluster, a_master_that_forgot_everything);
 	tcase_add_test(cluster, no_master_yet);
