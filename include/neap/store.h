@@ -101,7 +101,7 @@ NEAP_API int neap_store_create(struct neap_store **store_p, struct neap_engine *
  * deadlines. `drained` once, from a turn, when nothing of peers is under way, or the deadline passed (NEAP_ETIMEDOUT). */
 NEAP_API int neap_store_drain(struct neap_store *store, uint64_t deadline_ms, void (*drained)(void *user, int error), void *user);
 /* Our operations end with NEAP_ECANCELED, values held here go. `closed` once, from a turn: no peer can reach any memory of the store, and
- * the pointer is dead. Allowed from callbacks. */
+ * the pointer is dead. Allowed from callbacks. Then neap_engine_close; or neap_reactor_stop, which does both. */
 NEAP_API int neap_store_close(struct neap_store *store, void (*closed)(void *user), void *user);
 
 NEAP_API struct neap_engine *neap_store_engine(const struct neap_store *store);
@@ -144,7 +144,7 @@ struct neap_unsettled {
 
 struct neap_store_outcome {
 	enum neap_store_status status;
-	int error;        /* 0, or why */
+	int error;        /* 0, or why: neap_store_error_text knows all of them */
 	bool created;     /* put */
 	bool has_crc;
 	bool held;        /* the transport may still touch the slices: `released` follows */
@@ -228,6 +228,8 @@ NEAP_API int neap_store_get_batch(struct neap_store *store, const struct neap_ba
 NEAP_API void neap_store_cancel_batch(struct neap_store *store, uint64_t batch);
 
 /* --- keys --------------------------------------------------------------------------------------------------------------- */
+
+/* The deadlines below, as that of neap_store_resolve, count from now; 0: the store's `deadline_ms`. */
 
 struct neap_store_replica {
 	struct neap_place place; /* `engine` is "" */
