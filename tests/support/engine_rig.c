@@ -1,5 +1,6 @@
 #include "tests/support/engine_rig.h"
 #include "tests/support/drive.h"
+#include "tests/support/small_engine.h"
 #include "transports/engine_state.h"
 #include <check.h>
 #include <stdlib.h>
@@ -68,7 +69,8 @@ void rig_begin(struct engine_rig *rig, const struct neap_engine_options *options
 {
 	memset(rig, 0, sizeof *rig);
 	ck_assert_int_eq(neap_reactor_create(&rig->reactor, NULL), 0);
-	int error = neap_engine_create_with(&rig->engine, rig->reactor, options, fake_transport_make, rig->why, sizeof rig->why);
+	const struct neap_engine_options filled = small_engine(options);
+	int error = neap_engine_create_with(&rig->engine, rig->reactor, &filled, fake_transport_make, rig->why, sizeof rig->why);
 	ck_assert_msg(error == 0, "%s", rig->why);
 	/* It is only read from and notified: small, for the sanitizers' sake. */
 	const struct neap_engine_options small = {.requests_max = 64, .batches_max = 16, .peers_max = 16, .regions_max = 64, .grants_max = 16};

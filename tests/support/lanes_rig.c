@@ -1,6 +1,7 @@
 #include "tests/support/lanes_rig.h"
 #include "reactor/core.h"
 #include "tests/support/coverage.h"
+#include "tests/support/small_engine.h"
 #include "transports/engine_state.h"
 #include "transports/tcp/peer.h"
 
@@ -117,7 +118,8 @@ static bool is_opened(struct lanes_rig *rig)
 void lanes_rig_start(struct lanes_rig *rig)
 {
 	char why[256] = "";
-	ck_assert_msg(neap_engine_create(&rig->engine, rig->reactor, &rig->options, why, sizeof why) == 0, "%s", why);
+	const struct neap_engine_options filled = small_engine(&rig->options);
+	ck_assert_msg(neap_engine_create(&rig->engine, rig->reactor, &filled, why, sizeof why) == 0, "%s", why);
 	ck_assert_int_eq(neap_segment_open(rig->engine, rig->peer.name, on_opened, rig), 0);
 	ck_assert(lanes_rig_until(rig, is_opened, 10000));
 	ck_assert(rig->opened);

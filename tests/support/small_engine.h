@@ -10,9 +10,9 @@ static inline struct neap_engine_options small_engine(const struct neap_engine_o
 {
 	struct neap_engine_options filled = options ? *options : (struct neap_engine_options){0};
 	if (!filled.requests_max)
-		filled.requests_max = 4096;
+		filled.requests_max = 8192;
 	if (!filled.batches_max)
-		filled.batches_max = 256;
+		filled.batches_max = 2048;
 	if (!filled.peers_max)
 		filled.peers_max = 64;
 	if (!filled.sessions_max)

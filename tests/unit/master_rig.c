@@ -13,6 +13,8 @@ void rig_open(void)
 	                                        .window_min = 1u << 18, .window_max = 1u << 18};
 	rig.sim->host = (struct sim_host_options){.latency_max_ns = 1000};
 	rig.announcer_options.stamps_max = rig.directory_options.keys_max = 20000;
+	rig.announcer_options.queue_max = 8192;
+	rig.announcer_options.long_keys_max = 256;
 }
 
 static void close_master(struct sim_node *node, void *user)

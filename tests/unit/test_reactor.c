@@ -232,14 +232,23 @@ START_TEST(a_deadline_in_the_past_is_run_at_once)
 }
 END_TEST
 
+static void run_at(uint64_t now_ns)
+{
+	int answer;
+	do /* a turn that took long on the machine's clock says MORE */
+		answer = neap_reactor_run_at(reactor, now_ns, NULL);
+	while (answer == NEAP_RUN_MORE);
+	ck_assert_int_eq(answer, NEAP_RUN_ARMED);
+}
+
 START_TEST(time_never_goes_back)
 {
 	uint32_t fired = 0;
 	struct neap_timer timer = {0};
 	uint64_t now_ns = neap_reactor_now_ns(reactor);
-	ck_assert_int_eq(neap_reactor_run_at(reactor, now_ns + 50000 * MS, NULL), NEAP_RUN_ARMED);
+	run_at(now_ns + 50000 * MS);
 	neap_timer_start(reactor, &timer, now_ns + 40000 * MS, count_fire, &fired);
-	ck_assert_int_eq(neap_reactor_run_at(reactor, now_ns, NULL), NEAP_RUN_ARMED);
+	run_at(now_ns);
 	ck_assert_uint_eq(fired, 1);
 	ck_assert_uint_ge(neap_now(reactor), now_ns + 50000 * MS);
 }
