@@ -61,7 +61,7 @@ int node_settle(void *user, struct neap_settle *settle)
 	struct node_places *places = user;
 	struct neap_store *store = places->store;
 	struct neap_announcer_watch *watch = watch_of(settle);
-	if (!store->announcer)
+	if (!store || !store->announcer) /* a peer's call may still come while we close, when `places` is no more */
 		return NEAP_ECLOSED;
 	*watch = (struct neap_announcer_watch){
 		.key = node_text(&settle->key),
@@ -84,7 +84,7 @@ void node_forget_settle(void *user, struct neap_settle *settle)
 bool node_settled(void *user, const struct neap_key *key, uint32_t tier, uint64_t generation)
 {
 	const struct neap_store *store = ((struct node_places *)user)->store;
-	return store->announcer && neap_announcer_knows(store->announcer, node_text(key), store->segments[tier].id, generation);
+	return store && store->announcer && neap_announcer_knows(store->announcer, node_text(key), store->segments[tier].id, generation);
 }
 
 /* --- the announcer asks ------------------------------------------------------------------------------------------------------- */
