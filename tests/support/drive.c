@@ -77,7 +77,7 @@ void drive_for(struct neap_reactor *reactor, unsigned ms)
 
 void drive_to_end(struct neap_reactor *reactor)
 {
-	uint64_t limit_ns = drive_now_ns() + UINT64_C(5000000000);
+	uint64_t limit_ns = drive_now_ns() + UINT64_C(30000000000);
 	neap_reactor_stop(reactor);
 	for (;;) {
 		uint64_t wake_ns = limit_ns;

@@ -103,7 +103,7 @@ static void ready(void *user, int error, const char *reason)
 START_TEST(stopped_anywhere)
 {
 	const struct neap_engine_options small = small_engine(NULL);
-	const struct neap_store_options options = {.tiers = TIERS, .ready = ready};
+	const struct neap_store_options options = {.tiers = TIERS, .ready = ready, .keys_max = 1024, .operations_max = 64};
 	place = (enum place)_i;
 	stopped = false;
 	ck_assert_int_eq(neap_reactor_create(&reactor, NULL), 0);
