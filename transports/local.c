@@ -1,4 +1,5 @@
-/* Requests of a process to its own memory: memmove in bounded chunks, each after a look whether the range is still registered.
+/* Requests of a process to its own memory: memmove in bounded chunks, each after a look whether the range is still registered, and its
+ * grant, if there is one, still stands.
  *
  * Overlap is honoured as one memmove would: the copy runs from the end that the other range does not reach first. A copy in that
  * direction which stops midway has stored the tail, which no outcome can say: its effect is UNKNOWN. */
@@ -130,13 +131,28 @@ static void move_chunk(struct neap_slice *slice, uint64_t bytes)
 	slice->moved += bytes;
 }
 
+/* What this process says to itself needs no grant, but one that is given counts: whoever lent the memory may take it back. */
+static enum neap_cause check(struct local_transport *local, const struct neap_slice *slice)
+{
+	struct neap_engine *engine = local->base.engine;
+	const struct neap_grant_token *token = neap_slice_grant(slice);
+	unsigned right = slice->opcode == NEAP_WRITE ? NEAP_MAY_WRITE : NEAP_MAY_READ;
+	if (!token || slice->length == 0)
+		return neap_registry_check_local(engine->registry, slice->address, slice->length, &local->ref) ? NEAP_CAUSE_RANGE_NOT_REMOTE
+		                                                                                                : NEAP_CAUSE_NONE;
+	return neap_registry_check_grant(engine->registry, token, slice->address, slice->length, right, engine->view.instance, &local->ref)
+	           ? NEAP_CAUSE_GRANT_REFUSED
+	           : NEAP_CAUSE_NONE;
+}
+
 /* The first slice's next chunks, until it has ended or the budget is used up. */
 static void copy(struct local_transport *local, uint64_t *budget)
 {
 	struct neap_slice *slice = local->first;
 	struct neap_registry *registry = local->base.engine->registry;
-	if (!local->begun && neap_registry_check_local(registry, slice->address, slice->length, &local->ref) != NEAP_OK) {
-		end(local, slice, NEAP_FAILED, NEAP_CAUSE_RANGE_NOT_REMOTE);
+	enum neap_cause refused = local->begun ? NEAP_CAUSE_NONE : check(local, slice);
+	if (refused != NEAP_CAUSE_NONE) {
+		end(local, slice, NEAP_FAILED, refused);
 		return;
 	}
 	if (!local->begun)
@@ -147,7 +163,7 @@ static void copy(struct local_transport *local, uint64_t *budget)
 		if (bytes > CHUNK_BYTES)
 			bytes = CHUNK_BYTES;
 		if (!neap_access_live(registry, &local->ref)) {
-			end(local, slice, NEAP_FAILED, NEAP_CAUSE_RANGE_NOT_REMOTE);
+			end(local, slice, NEAP_FAILED, slice->grant ? NEAP_CAUSE_GRANT_REFUSED : NEAP_CAUSE_RANGE_NOT_REMOTE);
 			return;
 		}
 		move_chunk(slice, bytes);

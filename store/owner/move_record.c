@@ -121,11 +121,12 @@ static void on_released(void *user, neap_batch_id batch, uint32_t index, void *r
 		neap_step(&record->machine, move_record_on_RELEASED, 0);
 }
 
-/* Of a process to itself, the tier is the registered side: the user's buffer need not be. */
+/* Without a segment's name it is our own accessor that waits: the tier is the registered side then, the user's buffer need not be. Whoever
+ * came over the RPC has lent his buffer under a grant and may end that, also when he turns out to be this very process. */
 static struct neap_request request_of(const struct neap_move_record *record, const struct neap_remote_slice *slice, unsigned char *at)
 {
 	struct neap_request request = {.segment = record->segment_id, .length = slice->length};
-	if (record->segment_id == NEAP_LOCAL_SEGMENT) {
+	if (record->segment[0] == '\0') {
 		request.opcode = record->push ? NEAP_READ : NEAP_WRITE;
 		request.source = (void *)(uintptr_t)slice->address;
 		request.target_offset = (uintptr_t)at;

@@ -46,6 +46,15 @@ static int submit(enum neap_opcode opcode, void *source, const void *target, uin
 	return neap_submit(rig.engine, &request, 1, &options, batch_p);
 }
 
+static int submit_under(const struct neap_grant_token *grant, enum neap_opcode opcode, void *source, neap_batch_id *batch_p)
+{
+	struct neap_batch_options options = rig_options(&rig, true);
+	struct neap_request request = {.opcode = opcode, .source = source, .segment = NEAP_LOCAL_SEGMENT,
+	                               .target_offset = (uintptr_t)memory, .length = SIZE, .grant = grant};
+	rig.finished = false;
+	return neap_submit(rig.engine, &request, 1, &options, batch_p);
+}
+
 static void transfer(enum neap_opcode opcode, void *source, const void *target, uint64_t length)
 {
 	neap_batch_id batch;
@@ -233,6 +242,43 @@ START_TEST(unregistered_midway)
 }
 END_TEST
 
+/* A grant that is given counts, also within the process: what was lent is not touched when it was taken back. */
+START_TEST(a_grant_counts_for_ourselves_too)
+{
+	unsigned char *own = calloc(1, SIZE);
+	struct neap_grant_token grant;
+	neap_batch_id batch;
+	uint8_t mine[16], other[16] = "somebody else";
+	neap_engine_instance(rig.engine, mine);
+	struct neap_memory range = {.address = own, .length = SIZE, .access = NEAP_GRANT_ONLY};
+	ck_assert_int_eq(neap_memory_register(rig.engine, &range, 1, NULL, NULL, 0), 0);
+	unsigned char *lent = own;
+	own = memory; /* the other way round: `memory` is CLOSED and can be lent to nobody */
+	memory = lent;
+	/* _i: 0 good, 1 ended before, 2 ended midway, 3 for reading alone, 4 somebody else's */
+	unsigned rights = _i == 3 ? NEAP_MAY_READ : NEAP_MAY_READ | NEAP_MAY_WRITE;
+	ck_assert_int_eq(neap_grant_create(rig.engine, lent, SIZE, rights, _i == 4 ? other : mine, &grant), 0);
+	ck_assert_int_eq(submit_under(&grant, NEAP_WRITE, own, &batch), 0);
+	if (_i == 2)
+		ck_assert_int_gt(neap_reactor_run_once(rig.reactor, NULL), 0);
+	if (_i == 1 || _i == 2)
+		ck_assert_int_eq(neap_grant_end(rig.engine, &grant, NULL, NULL), 0);
+	ck_assert(rig_until(&rig, &rig.finished));
+	ck_assert_uint_eq(rig.outcome.status, _i == 0 ? NEAP_COMPLETED : NEAP_FAILED);
+	ck_assert_uint_eq(rig.outcome.cause, _i == 0 ? NEAP_CAUSE_NONE : NEAP_CAUSE_GRANT_REFUSED);
+	ck_assert_uint_eq(rig.outcome.effect, _i == 0 ? NEAP_EFFECT_ALL : _i == 2 ? NEAP_EFFECT_PARTIAL : NEAP_EFFECT_NONE);
+	for (uint64_t at = rig.outcome.bytes; at < SIZE; at++)
+		if (lent[at])
+			ck_abort_msg("byte %lu was written", (unsigned long)at);
+	ck_assert(memcmp(lent, own, rig.outcome.bytes) == 0);
+	neap_batch_free(rig.engine, batch);
+	memory = own;
+	rig_end(&rig);
+	rig_begin(&rig, NULL); /* for the teardown */
+	free(lent);
+}
+END_TEST
+
 START_TEST(a_source_in_use_is_busy)
 {
 	static unsigned char target[100];
@@ -368,6 +414,7 @@ int main(void)
 	tcase_add_loop_test(ends, canceled_midway, 0, 2);
 	tcase_add_test(ends, canceled_before_it_began);
 	tcase_add_test(ends, unregistered_midway);
+	tcase_add_loop_test(ends, a_grant_counts_for_ourselves_too, 0, 5);
 	tcase_add_test(ends, a_source_in_use_is_busy);
 	tcase_add_test(ends, closing_the_engine_ends_a_copy);
 	tcase_add_test(who, the_same_address_is_not_the_same_process);

@@ -615,6 +615,31 @@ START_TEST(pull_with_a_wrong_sum_leaves_no_key)
 }
 END_TEST
 
+/* An accessor that came over the RPC and is of this very process: what it has lent is read until it takes it back, and no byte later. */
+START_TEST(lent_by_this_process_and_taken_back)
+{
+	static unsigned char lent[MIB];
+	uint8_t instance[16];
+	struct neap_memory memory = {.address = lent, .length = sizeof lent, .access = NEAP_GRANT_ONLY};
+	struct neap_remote_slice slice = {.segment = neap_engine_name(rig.engine), .address = (uintptr_t)lent, .length = sizeof lent};
+	neap_engine_instance(rig.engine, instance);
+	ck_assert_int_eq(neap_memory_register(rig.engine, &memory, 1, NULL, NULL, 0), 0);
+	for (int taken_back = 0; taken_back < 2; taken_back++) {
+		const char *key = taken_back ? "late" : "early";
+		struct neap_move move = {.key = {key, (uint32_t)strlen(key)}, .slices = &slice, .count = 1, .tier = NEAP_TIER_ANY};
+		struct result result = {0};
+		ck_assert_int_eq(neap_grant_create(rig.engine, lent, sizeof lent, NEAP_MAY_READ, instance, &slice.token), 0);
+		ck_assert_int_eq(neap_owner_pull(owner, &move, on_moved, NULL, &result, &retry), 0);
+		if (taken_back)
+			ck_assert_int_eq(neap_grant_end(rig.engine, &slice.token, NULL, NULL), 0);
+		ck_assert(rig_until(&rig, &result.done));
+		ck_assert_int_eq(result.error, taken_back ? NEAP_STORE_TRANSFER_FAIL : 0);
+		ck_assert_int_eq(exists(key), !taken_back);
+	}
+	holds();
+}
+END_TEST
+
 START_TEST(moves_are_validated)
 {
 	struct neap_remote_slice slices[3];
@@ -832,6 +857,7 @@ int main(void)
 	tcase_add_checked_fixture(moves, setup, teardown);
 	tcase_add_test(moves, pull_and_push);
 	tcase_add_test(moves, pull_with_a_wrong_sum_leaves_no_key);
+	tcase_add_test(moves, lent_by_this_process_and_taken_back);
 	tcase_add_test(moves, moves_are_validated);
 	tcase_add_loop_test(moves, pull_from_a_peer_fails_or_holds, 0, 2);
 	tcase_add_test(moves, push_to_a_peer);
