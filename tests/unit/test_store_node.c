@@ -631,6 +631,23 @@ START_TEST(closed_in_the_middle)
 }
 END_TEST
 
+/* The same of the owner: a value that it is still taking in is there when it has half gone. */
+START_TEST(an_owner_closes_in_the_middle)
+{
+	struct rig_outcome put[4];
+	char key[32];
+	for (unsigned i = 0; i < 4; i++) {
+		const struct neap_put_options options = {.direction = NEAP_REVERSE};
+		snprintf(key, sizeof key, "n%u", i);
+		rig_put_begin(a, &put[i], key, 200000 + 100000 * i, i, &options); /* at b */
+	}
+	sim_run_for(rig.sim, (uint64_t)_i * 40000);
+	rig_store_close(b);
+	for (unsigned i = 0; i < 4; i++)
+		rig_await(&put[i]);
+}
+END_TEST
+
 START_TEST(a_cluster_of_one)
 {
 	const struct neap_store_options alone = {.master = ""};
@@ -766,6 +783,7 @@ int main(void)
 	tcase_add_test(cluster, a_batch_is_canceled);
 	tcase_add_loop_test(cluster, refused_in_this_process, 0, 2);
 	tcase_add_loop_test(cluster, closed_in_the_middle, 0, 12);
+	tcase_add_loop_test(cluster, an_owner_closes_in_the_middle, 0, 20);
 	tcase_add_test(cluster, a_cluster_of_one);
 	tcase_add_test(cluster, more_than_fits);
 	tcase_add_test(cluster, figures);
