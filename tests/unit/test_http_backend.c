@@ -4,8 +4,8 @@
 #include "tests/support/coverage.h"
 #include "tests/support/drive.h"
 #include "tests/support/fdcheck.h"
-#include "tests/support/memory_stream.h"
 #include "tests/support/raw_peer.h"
+#include "tests/support/script_names.h"
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>
@@ -25,37 +25,14 @@ struct neap_http_exchange {
 };
 
 static struct {
-	struct neap_net net;
+	struct script_names names;
 	struct neap_reactor *reactor;
 	struct neap_backend *backend;
 	uint64_t now_ns;
 	struct neap_http_exchange exchanges[32];
 	uint32_t count;
-	bool refuse, closed, resolving, unresolvable;
-	neap_resolved_func *resolved;
-	void *resolved_user;
+	bool refuse, closed;
 } rig;
-
-static struct neap_resolution *resolve(struct neap_net *net, struct neap_reactor *reactor, const char *host, uint16_t port, int family,
-                                       neap_resolved_func *resolved, void *user, int *error_p)
-{
-	(void)net, (void)reactor, (void)port, (void)family;
-	ck_assert_str_eq(host, "meta.test");
-	*error_p = NEAP_ELIMIT;
-	if (rig.unresolvable)
-		return NULL;
-	rig.resolved = resolved;
-	rig.resolved_user = user;
-	rig.resolving = true;
-	return (struct neap_resolution *)(void *)&rig;
-}
-
-static void resolve_cancel(struct neap_resolution *resolution)
-{
-	(void)resolution;
-	ck_assert(rig.resolving);
-	rig.resolving = false;
-}
 
 static int fake_open(const struct neap_http_driver *driver, struct neap_reactor *reactor, const char *ca_file,
                      struct neap_http_session **session_p)
@@ -105,11 +82,9 @@ static void open_rig(const char *url, uint32_t calls_max)
 {
 	char why[300] = "";
 	memset(&rig, 0, sizeof rig);
-	rig.net = *memory_net();
-	rig.net.resolve = resolve;
-	rig.net.resolve_cancel = resolve_cancel;
+	script_names_open(&rig.names, "meta.test");
 	rig.now_ns = 1000 * MS;
-	struct neap_reactor_options options = {.net = &rig.net};
+	struct neap_reactor_options options = {.net = &rig.names.net};
 	ck_assert_int_eq(neap_reactor_create(&rig.reactor, &options), 0);
 	turn();
 	int error = neap_http_create(&rig.backend, rig.reactor, &(struct neap_backend_options){.connection = url, .calls_max = calls_max}, &driver,
@@ -124,7 +99,7 @@ static void close_rig(void)
 	neap_reactor_stop(rig.reactor);
 	for (int i = 0; i < 100 && neap_reactor_run_at(rig.reactor, rig.now_ns += MS, NULL) != NEAP_RUN_STOPPED; i++)
 		;
-	ck_assert(rig.closed && !rig.resolving);
+	ck_assert(rig.closed && !rig.names.resolving);
 	for (uint32_t i = 0; i < rig.count; i++)
 		ck_assert(!rig.exchanges[i].open);
 	ck_assert_int_eq(support_reactor_destroy(rig.reactor), 0);
@@ -183,9 +158,8 @@ static void answer(long status, const char *body)
 static void resolved(int error, uint32_t count)
 {
 	struct neap_sockaddr address;
-	rig.resolving = false;
 	ck_assert_int_eq(neap_sockaddr_from_numeric("10.0.0.2", 80, &address), 0);
-	rig.resolved(rig.resolved_user, error, error ? "no such name" : NULL, &address, count);
+	script_names_answer(&rig.names, error, &address, count);
 	turn();
 }
 
@@ -267,11 +241,11 @@ START_TEST(names_and_deadlines)
 	begin_asking(&a, "get");
 	resolved(0, 0);
 	ck_assert_int_eq(a.error, NEAP_EDNS);
-	rig.unresolvable = true;
+	rig.names.unresolvable = true;
 	ck_assert_int_eq(ask(&a, "get"), 0);
 	turn();
 	ck_assert(a.times == 1 && a.error == NEAP_ELIMIT);
-	rig.unresolvable = false;
+	rig.names.unresolvable = false;
 	begin_asking(&a, "get");
 	rig.now_ns += 3000 * MS;
 	turn();

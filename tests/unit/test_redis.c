@@ -1,7 +1,7 @@
 /* The Redis back-end's machines against a driver that does as it is told, on virtual time; and what error replies mean. */
 #include "metadata/redis.h"
 #include "tests/support/coverage.h"
-#include "tests/support/memory_stream.h"
+#include "tests/support/script_names.h"
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,38 +20,14 @@ struct neap_redis_wire {
 };
 
 static struct {
-	struct neap_net net;
+	struct script_names names;
 	struct neap_reactor *reactor;
 	struct neap_backend *backend;
 	uint64_t now_ns;
 	struct neap_redis_wire wires[WIRES];
 	uint32_t wire_count;
 	int refuse_connect, refuse_command;
-	neap_resolved_func *resolved;
-	void *resolved_user;
-	bool resolving, unresolvable;
 } rig;
-
-static struct neap_resolution *resolve(struct neap_net *net, struct neap_reactor *reactor, const char *host, uint16_t port, int family,
-                                       neap_resolved_func *resolved, void *user, int *error_p)
-{
-	(void)net, (void)reactor, (void)port, (void)family;
-	ck_assert_str_eq(host, "redis.test");
-	*error_p = NEAP_ELIMIT;
-	if (rig.unresolvable)
-		return NULL;
-	rig.resolved = resolved;
-	rig.resolved_user = user;
-	rig.resolving = true;
-	return (struct neap_resolution *)(void *)&rig;
-}
-
-static void resolve_cancel(struct neap_resolution *resolution)
-{
-	(void)resolution;
-	ck_assert(rig.resolving);
-	rig.resolving = false;
-}
 
 static struct neap_redis_wire *fake_connect(const struct neap_redis_driver *driver, struct neap_reactor *reactor, const char *address,
                                             uint16_t port, const struct neap_redis_events *events, void *user, char *why, size_t why_size)
@@ -111,11 +87,9 @@ static void open_rig(const struct neap_redis_options *given)
 {
 	struct neap_redis_options options = *given;
 	memset(&rig, 0, sizeof rig);
-	rig.net = *memory_net();
-	rig.net.resolve = resolve;
-	rig.net.resolve_cancel = resolve_cancel;
+	script_names_open(&rig.names, "redis.test");
 	rig.now_ns = 1000 * MS;
-	struct neap_reactor_options reactor = {.net = &rig.net};
+	struct neap_reactor_options reactor = {.net = &rig.names.net};
 	ck_assert_int_eq(neap_reactor_create(&rig.reactor, &reactor), 0);
 	turn();
 	if (!options.server.host[0])
@@ -131,7 +105,7 @@ static void close_rig(void)
 	turn();
 	for (uint32_t i = 0; i < rig.wire_count; i++)
 		ck_assert(!rig.wires[i].open);
-	ck_assert(!rig.resolving);
+	ck_assert(!rig.names.resolving);
 	neap_reactor_stop(rig.reactor);
 	for (int i = 0; i < 100 && neap_reactor_run_at(rig.reactor, rig.now_ns += MS, NULL) != NEAP_RUN_STOPPED; i++)
 		;
@@ -483,11 +457,9 @@ END_TEST
 static void resolved(int error, uint32_t count)
 {
 	struct neap_sockaddr addresses[2];
-	ck_assert(rig.resolving);
-	rig.resolving = false;
 	ck_assert_int_eq(neap_sockaddr_from_numeric("10.0.0.2", 6379, &addresses[0]), 0);
 	ck_assert_int_eq(neap_sockaddr_from_numeric("::2", 6379, &addresses[1]), 0);
-	rig.resolved(rig.resolved_user, error, error ? "no such name" : NULL, addresses, count);
+	script_names_answer(&rig.names, error, addresses, count);
 	turn();
 }
 
@@ -495,15 +467,15 @@ START_TEST(names_and_their_addresses)
 {
 	struct asked a = {0};
 	open_rig(&(struct neap_redis_options){.server = {.host = "redis.test", .port = 6379, .has_port = true}, .connect_timeout_ns = 100 * MS});
-	rig.unresolvable = true;
+	rig.names.unresolvable = true;
 	get(&a, "k");
-	rig.unresolvable = false;
+	rig.names.unresolvable = false;
 	pass(100 * MS);
 	resolved(NEAP_EDNS, 0);
 	pass(200 * MS);
-	ck_assert(rig.resolving);
+	ck_assert(rig.names.resolving);
 	pass(100 * MS); /* no answer */
-	ck_assert(!rig.resolving);
+	ck_assert(!rig.names.resolving);
 	pass(400 * MS);
 	resolved(0, 2);
 	ck_assert_str_eq(wire()->address, "10.0.0.2 6379");
