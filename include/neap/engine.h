@@ -198,7 +198,7 @@ struct neap_request {
 	neap_segment_id segment;
 	uint64_t target_offset;               /* absolute virtual address in the remote process */
 	uint64_t length;                      /* bytes; 0 completes with 0 bytes once the address is found valid */
-	const struct neap_grant_token *grant; /* NULL: none. Copied */
+	const struct neap_grant_token *grant; /* NULL: none. Copied. Within the process none is needed, and one that is given counts */
 	void *user;
 };
 
