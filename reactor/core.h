@@ -44,6 +44,7 @@ struct neap_resident *neap_reactor_resident(const struct neap_reactor *reactor, 
  * of them makes ready runs in the same turn of the reactor, once. */
 struct neap_ready {
 	struct neap_ready *next, **slot;
+	uint32_t round; /* in which it was queued */
 	bool queued;
 	void (*run)(struct neap_ready *ready); /* one bounded piece; calls neap_ready_again to go on */
 };

@@ -70,7 +70,7 @@ struct neap_reactor {
 	uint32_t poller_count;
 	struct neap_wheel wheel;
 	struct neap_ready *ready, **ready_tail;
-	uint32_t ready_count;
+	uint32_t ready_round;
 	struct neap_reap *reaps, **reap_tail;
 	struct neap_watch_slot *watches;
 	uint32_t watch_used, watch_fresh, watch_free;

@@ -122,10 +122,12 @@ static void run_timers(struct neap_reactor *reactor)
 	}
 }
 
-/* Each of those queued now runs once. */
+/* Each of those queued now runs once; what is queued meanwhile has this round's number and waits for the next, also when one of the others
+ * was canceled. */
 static void run_queued(struct neap_reactor *reactor)
 {
-	for (uint32_t i = reactor->ready_count; i > 0 && reactor->ready && may_go_on(reactor); i--) {
+	uint32_t round = ++reactor->ready_round;
+	while (reactor->ready && reactor->ready->round != round && may_go_on(reactor)) {
 		struct neap_ready *ready = reactor->ready;
 		neap_ready_cancel(reactor, ready);
 		ready->run(ready);
@@ -341,7 +343,7 @@ void neap_ready_again(struct neap_reactor *reactor, struct neap_ready *ready)
 	ready->slot = reactor->ready_tail;
 	*reactor->ready_tail = ready;
 	reactor->ready_tail = &ready->next;
-	reactor->ready_count++;
+	ready->round = reactor->ready_round;
 	neap_reactor_touch(reactor);
 }
 
@@ -355,7 +357,6 @@ void neap_ready_cancel(struct neap_reactor *reactor, struct neap_ready *ready)
 		ready->next->slot = ready->slot;
 	else
 		reactor->ready_tail = ready->slot;
-	reactor->ready_count--;
 }
 
 void neap_reap_later(struct neap_reactor *reactor, struct neap_reap *reap)

@@ -451,6 +451,45 @@ START_TEST(reaps_at_the_end_of_the_turn)
 }
 END_TEST
 
+static struct neap_ready canceling, canceled, ending;
+static uint32_t ending_ran;
+
+static void cancel_the_other(struct neap_ready *ready)
+{
+	(void)ready;
+	neap_ready_cancel(reactor, &canceled);
+}
+
+static void reap_ending(struct neap_reap *item)
+{
+	(void)item;
+	neap_ready_cancel(reactor, &ending);
+}
+
+/* Wakes itself in its last run, as one does whose parts end one after the other. */
+static void end_itself(struct neap_ready *ready)
+{
+	static struct neap_reap item = {.reap = reap_ending};
+	ending_ran++;
+	neap_ready_again(reactor, ready);
+	neap_reap_later(reactor, &item);
+}
+
+START_TEST(nobody_runs_again_before_it_is_reaped)
+{
+	run_until_armed();
+	canceling = (struct neap_ready){.run = cancel_the_other};
+	canceled = (struct neap_ready){.run = end_itself};
+	ending = (struct neap_ready){.run = end_itself};
+	ending_ran = 0;
+	neap_ready_again(reactor, &canceling);
+	neap_ready_again(reactor, &canceled);
+	neap_ready_again(reactor, &ending);
+	run_until_armed();
+	ck_assert_uint_eq(ending_ran, 1);
+}
+END_TEST
+
 static struct neap_machine slow_machine;
 
 static void slow_action(struct neap_machine *machine, uint64_t argument)
@@ -553,6 +592,7 @@ int main(void)
 	tcase_add_test(turns, a_message_that_comes_while_arming_is_found);
 	tcase_add_test(turns, reaps_at_the_end_of_the_turn);
 	tcase_add_test(turns, a_long_turn_names_its_machine);
+	tcase_add_test(turns, nobody_runs_again_before_it_is_reaped);
 	tcase_add_test(turns, the_reaped_are_not_blamed);
 	TCase *descriptors = group(suite, "descriptors");
 	tcase_add_test(descriptors, one_combined_event_level_triggered);
