@@ -94,6 +94,8 @@ struct st_world {
 	uint32_t grave_count;
 	struct st_master masters[ST_MASTERS_MAX];
 	uint32_t master_count;
+	uint32_t masters_recovered; /* the last of them that was seen to serve */
+	bool owner_missed;          /* one was out of reach for the whole of a recovery: its values count as lost */
 	struct st_op ops[ST_OPS_MAX];
 	struct st_put puts[ST_PUTS_MAX];
 	uint32_t put_count;

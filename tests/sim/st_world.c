@@ -42,7 +42,7 @@ bool st_sabotage(struct st_world *world, enum st_sabotage sabotage)
 bool st_is_stable(const struct st_world *world)
 {
 	struct neap_local_directory_stats stats;
-	bool stable = world->options.stable;
+	bool stable = world->options.stable && !world->owner_missed;
 	for (uint32_t i = 0; i < world->master_count && stable; i++) {
 		neap_local_directory_stats(world->masters[i].local, &stats);
 		stable = stats.crashed == 0;
@@ -116,15 +116,33 @@ void st_options_from_seed(uint64_t seed, struct st_options *o)
 
 /* --- phases ---------------------------------------------------------------------------------------------------------------------- */
 
+/* A master counts who falls silent, but not who was silent all the while from its start to the end of its recovery. */
+static void look_who_is_missed(struct st_world *world)
+{
+	struct neap_local_directory_stats stats;
+	uint32_t last = world->master_count - 1, owners = 0;
+	if (!world->options.stable || last <= world->masters_recovered || world->masters[last].node->crashed)
+		return;
+	neap_local_directory_stats(world->masters[last].local, &stats);
+	if (stats.recovering)
+		return;
+	for (uint32_t i = 0; i < world->options.clients; i++)
+		owners += world->clients[i].owns;
+	world->masters_recovered = last;
+	world->owner_missed = world->owner_missed || stats.clients < owners;
+}
+
 static bool safety_over(void *user)
 {
 	struct st_world *world = user;
+	look_who_is_missed(world);
 	return !world->issuing || !world->result->ok;
 }
 
 static bool all_ended(void *user)
 {
 	struct st_world *world = user;
+	look_who_is_missed(world);
 	return !world->result->ok || st_idle(world);
 }
 
