@@ -86,7 +86,9 @@ struct neap_backend_options {
 	const char *redis_username; /* NULL or "": the default user */
 	const char *redis_password; /* NULL or "": none is sent */
 	uint32_t redis_database;
-	const char *ca_file;        /* https: certificates to trust instead of the system's; NULL: the system's */
+	const char *ca_file;        /* TLS: certificates to trust instead of the system's; NULL: the system's */
+	const char *certificate_file, *key_file; /* TLS: our own, PEM; NULL: none is shown */
+	const char *etcd_username, *etcd_password; /* NULL or "": no user */
 	uint32_t calls_max;         /* at once; 0 means 4096 */
 };
 

@@ -1,8 +1,9 @@
-/* The HTTP driver over curl's multi interface: the one place that knows that library. It moves what happens to the machines of http.c and
+/* The HTTP driver over curl's multi interface: the one place that knows that library. It moves what happens to the machine http_call and
  * decides nothing.
  *
  * What has to be known of curl: it must not be called from inside its own timer callback, so a timeout of 0 is a timer of the wheel that is
- * due now; a failing socket callback leaves a transfer in limbo, so its errors end in the call's deadline; names are given to it together
+ * due now; a failing socket callback leaves a transfer in limbo, so its errors end in the call's deadline; a request cannot be ended from inside
+ * the callback that brings its bytes, so streamed bytes are told after curl has returned; names are given to it together
  * with their addresses, or it would start threads to resolve them; environment variables must not send it to a proxy. The pair of
  * sockets that each of its multi handles makes for itself is the only descriptor here that a program started with exec inherits. */
 #include "metadata/http.h"
@@ -23,8 +24,11 @@ struct neap_http_session {
 	struct neap_reap reap;
 	struct neap_timer timer;
 	CURLM *multi; /* NULL: closed */
-	char *ca_file;
-	size_t ca_file_bytes;
+	struct kept_text {
+		char *text; /* from neap_allocate; NULL: none */
+		size_t bytes;
+	} ca_file, certificate_file, key_file;
+	struct neap_http_exchange *streams; /* that have bytes to tell of */
 };
 
 struct neap_http_exchange {
@@ -35,13 +39,37 @@ struct neap_http_exchange {
 	void *user;
 	char *answer; /* from neap_allocate */
 	size_t length, capacity, answer_max;
-	bool too_long;
+	bool streams, too_long;
+	struct neap_http_exchange *next, **slot; /* streams: among those that have bytes to tell of; slot NULL: has none */
 	char detail[CURL_ERROR_SIZE];
 };
+
+static void leave_streams(struct neap_http_exchange *exchange)
+{
+	if (!exchange->slot)
+		return;
+	*exchange->slot = exchange->next;
+	if (exchange->next)
+		exchange->next->slot = exchange->slot;
+	exchange->slot = NULL;
+}
+
+static void join_streams(struct neap_http_exchange *exchange)
+{
+	struct neap_http_exchange **list = &exchange->session->streams;
+	if (exchange->slot)
+		return;
+	exchange->next = *list;
+	exchange->slot = list;
+	if (*list)
+		(*list)->slot = &exchange->next;
+	*list = exchange;
+}
 
 static void end_exchange(struct neap_http_exchange *exchange)
 {
 	struct neap_reactor *reactor = exchange->session->reactor;
+	leave_streams(exchange);
 	if (exchange->easy) {
 		(void)curl_multi_remove_handle(exchange->session->multi, exchange->easy);
 		curl_easy_cleanup(exchange->easy);
@@ -77,6 +105,8 @@ static size_t take_bytes(char *bytes, size_t one, size_t count, void *user)
 	if (length)
 		memcpy(exchange->answer + exchange->length, bytes, length);
 	exchange->length = needed;
+	if (exchange->streams)
+		join_streams(exchange);
 	return length;
 }
 
@@ -108,10 +138,28 @@ static void finish(struct neap_http_exchange *exchange, CURLcode code)
 		neap_release(reactor, kept.answer, kept.capacity);
 }
 
-/* A callee may close the session. */
+/* A callee may cancel exchanges and close the session. */
+static void tell_streams(struct neap_http_session *session)
+{
+	while (session->streams) {
+		struct neap_http_exchange *exchange = session->streams;
+		char *bytes = exchange->answer;
+		size_t length = exchange->length, capacity = exchange->capacity;
+		long status = 0;
+		(void)curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
+		leave_streams(exchange);
+		exchange->answer = NULL;
+		exchange->length = exchange->capacity = 0;
+		exchange->events->received(exchange->user, status, bytes, length);
+		neap_release(session->reactor, bytes, capacity);
+	}
+}
+
+/* Here too. */
 static void finish_done(struct neap_http_session *session)
 {
 	int left;
+	tell_streams(session);
 	for (CURLMsg *message; session->multi && (message = curl_multi_info_read(session->multi, &left)) != NULL;) {
 		char *exchange = NULL;
 		CURLcode code = message->data.result;
@@ -186,11 +234,18 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
 	return socket(address->family, address->socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, address->protocol);
 }
 
+static void forget(struct neap_http_session *session, struct kept_text *kept)
+{
+	if (kept->text)
+		neap_release(session->reactor, kept->text, kept->bytes);
+}
+
 static void reap_session(struct neap_reap *reap)
 {
 	struct neap_http_session *session = (struct neap_http_session *)(void *)((char *)reap - offsetof(struct neap_http_session, reap));
-	if (session->ca_file)
-		neap_release(session->reactor, session->ca_file, session->ca_file_bytes);
+	forget(session, &session->ca_file);
+	forget(session, &session->certificate_file);
+	forget(session, &session->key_file);
 	neap_release(session->reactor, session, sizeof *session);
 }
 
@@ -206,18 +261,24 @@ static void do_close(struct neap_http_session *session)
 	neap_reap_later(session->reactor, &session->reap);
 }
 
-static bool keep_ca_file(struct neap_http_session *session, const char *ca_file)
+static bool keep(struct neap_http_session *session, struct kept_text *kept, const char *text)
 {
-	if (!ca_file || !ca_file[0])
+	if (!text || !text[0])
 		return true;
-	session->ca_file_bytes = strlen(ca_file) + 1;
-	session->ca_file = neap_allocate(session->reactor, session->ca_file_bytes);
-	if (session->ca_file)
-		memcpy(session->ca_file, ca_file, session->ca_file_bytes);
-	return session->ca_file != NULL;
+	kept->bytes = strlen(text) + 1;
+	kept->text = neap_allocate(session->reactor, kept->bytes);
+	if (kept->text)
+		memcpy(kept->text, text, kept->bytes);
+	return kept->text != NULL;
 }
 
-static int do_open(const struct neap_http_driver *driver, struct neap_reactor *reactor, const char *ca_file,
+static bool keep_files(struct neap_http_session *session, const struct neap_http_files *files)
+{
+	return keep(session, &session->ca_file, files->ca) && keep(session, &session->certificate_file, files->certificate) &&
+	       keep(session, &session->key_file, files->key);
+}
+
+static int do_open(const struct neap_http_driver *driver, struct neap_reactor *reactor, const struct neap_http_files *files,
                    struct neap_http_session **session_p)
 {
 	struct neap_http_session *session = neap_allocate(reactor, sizeof *session);
@@ -226,7 +287,7 @@ static int do_open(const struct neap_http_driver *driver, struct neap_reactor *r
 	if (!session)
 		return NEAP_ENOMEM;
 	session->reactor = reactor;
-	bool usable = !neap_reactor_simulated(reactor) && keep_ca_file(session, ca_file) && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+	bool usable = !neap_reactor_simulated(reactor) && keep_files(session, files) && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 	session->multi = usable ? curl_multi_init() : NULL;
 	if (!session->multi) {
 		do_close(session);
@@ -242,6 +303,34 @@ static int do_open(const struct neap_http_driver *driver, struct neap_reactor *r
 	return NEAP_OK;
 }
 
+static void set_headers(struct neap_http_exchange *exchange, const struct neap_http_request *request)
+{
+	static const char authorization[] = "Authorization: ";
+	char line[sizeof authorization + NEAP_HTTP_TOKEN_MAX];
+	if (request->body) {
+		exchange->headers = curl_slist_append(exchange->headers, "Content-Type: application/json");
+		exchange->headers = curl_slist_append(exchange->headers, "Expect:");
+	}
+	if (request->token) {
+		(void)snprintf(line, sizeof line, "%s%s", authorization, request->token);
+		exchange->headers = curl_slist_append(exchange->headers, line);
+		explicit_bzero(line, sizeof line);
+	}
+	if (exchange->headers)
+		(void)curl_easy_setopt(exchange->easy, CURLOPT_HTTPHEADER, exchange->headers);
+}
+
+static void set_files(struct neap_http_exchange *exchange)
+{
+	const struct neap_http_session *session = exchange->session;
+	if (session->ca_file.text)
+		(void)curl_easy_setopt(exchange->easy, CURLOPT_CAINFO, session->ca_file.text);
+	if (session->certificate_file.text)
+		(void)curl_easy_setopt(exchange->easy, CURLOPT_SSLCERT, session->certificate_file.text);
+	if (session->key_file.text)
+		(void)curl_easy_setopt(exchange->easy, CURLOPT_SSLKEY, session->key_file.text);
+}
+
 static void set_request(struct neap_http_exchange *exchange, const struct neap_http_request *request)
 {
 	CURL *easy = exchange->easy;
@@ -250,14 +339,11 @@ static void set_request(struct neap_http_exchange *exchange, const struct neap_h
 	if (request->body) {
 		(void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request->body);
 		(void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->length);
-		exchange->headers = curl_slist_append(NULL, "Content-Type: application/json");
-		exchange->headers = curl_slist_append(exchange->headers, "Expect:");
-		(void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, exchange->headers);
 	}
+	set_headers(exchange, request);
+	set_files(exchange);
 	if (request->addresses)
 		(void)curl_easy_setopt(easy, CURLOPT_RESOLVE, exchange->addresses = curl_slist_append(NULL, request->addresses));
-	if (exchange->session->ca_file)
-		(void)curl_easy_setopt(easy, CURLOPT_CAINFO, exchange->session->ca_file);
 	(void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	(void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	(void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
@@ -281,6 +367,7 @@ static struct neap_http_exchange *do_begin(struct neap_http_session *session, co
 	exchange->events = events;
 	exchange->user = user;
 	exchange->answer_max = request->answer_max;
+	exchange->streams = request->streams;
 	exchange->easy = curl_easy_init();
 	if (exchange->easy)
 		set_request(exchange, request);

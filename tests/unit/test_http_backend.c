@@ -34,10 +34,10 @@ static struct {
 	bool refuse, closed;
 } rig;
 
-static int fake_open(const struct neap_http_driver *driver, struct neap_reactor *reactor, const char *ca_file,
+static int fake_open(const struct neap_http_driver *driver, struct neap_reactor *reactor, const struct neap_http_files *files,
                      struct neap_http_session **session_p)
 {
-	(void)driver, (void)reactor, (void)ca_file;
+	(void)driver, (void)reactor, (void)files;
 	*session_p = (struct neap_http_session *)(void *)&rig;
 	return 0;
 }
