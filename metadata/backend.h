@@ -1,5 +1,6 @@
 /* The one interface to where segments are published: small documents under keys. Implementations: P2PHANDSHAKE (metadata/p2p.c: it can
- * only be read), Redis (redis.h), HTTP (http.h), and one in memory for tests and simulation (store_memory.h). Another one is a file with
+ * only be read), Redis (redis.h), etcd (etcd.h), HTTP (http.h), and one in memory for tests and simulation
+ * (tests/support/memory_store.h). Another one is a file with
  * these operations and a line in metadata/connection.c.
  *
  * No call waits. Each accepted call ends once: with its callback, from a turn and never from inside a call, or with cancel, without
@@ -27,7 +28,8 @@ struct neap_backend_set {
 	const char *key;
 	const void *value; /* copied */
 	size_t length;     /* at most value_max */
-	uint64_t lease_ns; /* the value goes so long after its last set or touch; 0: never. At least 1 ms */
+	uint64_t lease_ns; /* the value goes so long after its last set or touch, or that of another key of ours with the same lease (etcd, in
+	                    * whole seconds); 0: never. At least 1 ms */
 	bool create;       /* only where nothing is, or (back-ends may) the same value: else NEAP_ETAKEN */
 };
 
@@ -89,6 +91,7 @@ struct neap_backend_options {
 	const char *ca_file;        /* TLS: certificates to trust instead of the system's; NULL: the system's */
 	const char *certificate_file, *key_file; /* TLS: our own, PEM; NULL: none is shown */
 	const char *etcd_username, *etcd_password; /* NULL or "": no user */
+	const char *prefix;         /* what all keys begin with; NULL: "mooncake/". What may be watched */
 	uint32_t calls_max;         /* at once; 0 means 4096 */
 };
 

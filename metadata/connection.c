@@ -1,4 +1,5 @@
 /* Connection strings to back-ends. A back-end that is added gets its line in the table. */
+#include "metadata/etcd.h"
 #include "metadata/http.h"
 #include "metadata/redis.h"
 #include <stdio.h>
@@ -12,14 +13,14 @@ static const struct {
 	open_func *open;     /* NULL: known, and not in this build */
 	const char *instead; /* what to do then */
 } schemes[] = {
+	{"etcd", neap_etcd_open, NULL}, /* a text without a scheme too */
 	{"redis", neap_redis_open, NULL},
 	{"http", neap_http_open, NULL},
 	{"https", neap_http_open, NULL},
 	{"rediss", NULL, "Redis over TLS; give redis:// to a TLS proxy on this machine, such as stunnel"},
-	{"etcd", NULL, "etcd; a text without \"://\" means etcd too"},
 };
 #define SCHEMES (sizeof schemes / sizeof *schemes)
-static const char built_in[] = "this build has P2PHANDSHAKE, redis, http and https";
+static const char built_in[] = "this build has P2PHANDSHAKE, etcd, redis, http and https";
 
 /* Where in the table, or SCHEMES. */
 static size_t find(const char *connection)

@@ -73,6 +73,7 @@ int neap_p2p_name(const char *local_name, uint16_t port, char *name, size_t size
  * NEAP_EINVAL: empty name. NEAP_ELIMIT: does not fit. */
 int neap_directory_segment_key(const char *cluster, const char *name, char *key, size_t size);
 int neap_directory_rpc_key(const char *cluster, const char *name, char *key, size_t size);
+int neap_directory_prefix(const char *cluster, char *prefix, size_t size); /* what all of a cluster begin with: a slash ends it */
 
 /* What is under an rpc key: {"ip_or_host_name":"10.1.2.3","rpc_port":15733} (rpc_document.c). Pure but for malloc. The encoder's text is
  * the caller's to free(), with a final newline. */

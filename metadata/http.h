@@ -66,16 +66,19 @@ struct neap_http_server {
 int neap_http_server_parse(const char *what, const char *url, size_t url_max, uint16_t http_port, struct neap_http_server *server,
                            char *why, size_t why_size);
 
+/* Once, from a turn. error 0: status and body came, whatever they say. Else nobody knows what the server did, and `why` says why. */
+typedef void neap_http_done_func(void *user, int error, long status, const char *body, size_t length, const char *why);
+/* The next bytes of a streamed answer. The callee may cancel. */
+typedef void neap_http_received_func(void *user, long status, const char *bytes, size_t length);
+
 /* The caller's texts must stay until the call has ended. */
 struct neap_http_ask {
 	const struct neap_http_server *server;
 	const char *method, *url, *body, *token;
 	size_t length, answer_max;
 	uint64_t timeout_ns;
-	/* Once, from a turn. error 0: status and body came, whatever they say. Else nobody knows what the server did, and `why` says why. */
-	void (*done)(void *user, int error, long status, const char *body, size_t length, const char *why);
-	/* Not NULL: a streamed answer; done's body is empty then. The callee may cancel. */
-	void (*received)(void *user, long status, const char *bytes, size_t length);
+	neap_http_done_func *done;
+	neap_http_received_func *received; /* NULL: the answer is not streamed. Otherwise done's body is empty */
 	void *user;
 };
 

@@ -1,15 +1,11 @@
-/* The HTTP driver over curl's multi interface: the one place that knows that library. It moves what happens to the machine http_call and
- * decides nothing.
+/* The HTTP driver over curl's multi interface, which http_driver_request.c and this file alone know. It moves what happens to the machine
+ * http_call and decides nothing.
  *
  * What has to be known of curl: it must not be called from inside its own timer callback, so a timeout of 0 is a timer of the wheel that is
- * due now; a failing socket callback leaves a transfer in limbo, so its errors end in the call's deadline; a request cannot be ended from inside
- * the callback that brings its bytes, so streamed bytes are told after curl has returned; names are given to it together
- * with their addresses, or it would start threads to resolve them; environment variables must not send it to a proxy. The pair of
- * sockets that each of its multi handles makes for itself is the only descriptor here that a program started with exec inherits. */
-#include "metadata/http.h"
-#include <curl/curl.h>
-#include <fcntl.h>
-#include <stdio.h>
+ * due now; a failing socket callback leaves a transfer in limbo, so its errors end in the call's deadline; a request cannot be ended from
+ * inside the callback that brings its bytes, so streamed bytes are told after curl has returned. The pair of sockets that each of its multi
+ * handles makes for itself is the only descriptor here that a program started with exec inherits. */
+#include "metadata/http_driver_inside.h"
 #include <string.h>
 
 #define CONNECTIONS_MAX 16L /* at once; further requests wait inside of curl */
@@ -17,31 +13,6 @@
 struct http_socket {
 	struct neap_watch watch;
 	struct neap_http_session *session;
-};
-
-struct neap_http_session {
-	struct neap_reactor *reactor;
-	struct neap_reap reap;
-	struct neap_timer timer;
-	CURLM *multi; /* NULL: closed */
-	struct kept_text {
-		char *text; /* from neap_allocate; NULL: none */
-		size_t bytes;
-	} ca_file, certificate_file, key_file;
-	struct neap_http_exchange *streams; /* that have bytes to tell of */
-};
-
-struct neap_http_exchange {
-	struct neap_http_session *session;
-	CURL *easy;
-	struct curl_slist *headers, *addresses;
-	const struct neap_http_events *events;
-	void *user;
-	char *answer; /* from neap_allocate */
-	size_t length, capacity, answer_max;
-	bool streams, too_long;
-	struct neap_http_exchange *next, **slot; /* streams: among those that have bytes to tell of; slot NULL: has none */
-	char detail[CURL_ERROR_SIZE];
 };
 
 static void leave_streams(struct neap_http_exchange *exchange)
@@ -227,25 +198,10 @@ static int timer_wanted(CURLM *multi, long ms, void *user)
 	return 0;
 }
 
-static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
-{
-	(void)user;
-	(void)purpose;
-	return socket(address->family, address->socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, address->protocol);
-}
-
-static void forget(struct neap_http_session *session, struct kept_text *kept)
-{
-	if (kept->text)
-		neap_release(session->reactor, kept->text, kept->bytes);
-}
-
 static void reap_session(struct neap_reap *reap)
 {
 	struct neap_http_session *session = (struct neap_http_session *)(void *)((char *)reap - offsetof(struct neap_http_session, reap));
-	forget(session, &session->ca_file);
-	forget(session, &session->certificate_file);
-	forget(session, &session->key_file);
+	http_driver_forget_files(session);
 	neap_release(session->reactor, session, sizeof *session);
 }
 
@@ -261,23 +217,6 @@ static void do_close(struct neap_http_session *session)
 	neap_reap_later(session->reactor, &session->reap);
 }
 
-static bool keep(struct neap_http_session *session, struct kept_text *kept, const char *text)
-{
-	if (!text || !text[0])
-		return true;
-	kept->bytes = strlen(text) + 1;
-	kept->text = neap_allocate(session->reactor, kept->bytes);
-	if (kept->text)
-		memcpy(kept->text, text, kept->bytes);
-	return kept->text != NULL;
-}
-
-static bool keep_files(struct neap_http_session *session, const struct neap_http_files *files)
-{
-	return keep(session, &session->ca_file, files->ca) && keep(session, &session->certificate_file, files->certificate) &&
-	       keep(session, &session->key_file, files->key);
-}
-
 static int do_open(const struct neap_http_driver *driver, struct neap_reactor *reactor, const struct neap_http_files *files,
                    struct neap_http_session **session_p)
 {
@@ -287,7 +226,7 @@ static int do_open(const struct neap_http_driver *driver, struct neap_reactor *r
 	if (!session)
 		return NEAP_ENOMEM;
 	session->reactor = reactor;
-	bool usable = !neap_reactor_simulated(reactor) && keep_files(session, files) && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+	bool usable = !neap_reactor_simulated(reactor) && http_driver_keep_files(session, files) && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 	session->multi = usable ? curl_multi_init() : NULL;
 	if (!session->multi) {
 		do_close(session);
@@ -303,60 +242,6 @@ static int do_open(const struct neap_http_driver *driver, struct neap_reactor *r
 	return NEAP_OK;
 }
 
-static void set_headers(struct neap_http_exchange *exchange, const struct neap_http_request *request)
-{
-	static const char authorization[] = "Authorization: ";
-	char line[sizeof authorization + NEAP_HTTP_TOKEN_MAX];
-	if (request->body) {
-		exchange->headers = curl_slist_append(exchange->headers, "Content-Type: application/json");
-		exchange->headers = curl_slist_append(exchange->headers, "Expect:");
-	}
-	if (request->token) {
-		(void)snprintf(line, sizeof line, "%s%s", authorization, request->token);
-		exchange->headers = curl_slist_append(exchange->headers, line);
-		explicit_bzero(line, sizeof line);
-	}
-	if (exchange->headers)
-		(void)curl_easy_setopt(exchange->easy, CURLOPT_HTTPHEADER, exchange->headers);
-}
-
-static void set_files(struct neap_http_exchange *exchange)
-{
-	const struct neap_http_session *session = exchange->session;
-	if (session->ca_file.text)
-		(void)curl_easy_setopt(exchange->easy, CURLOPT_CAINFO, session->ca_file.text);
-	if (session->certificate_file.text)
-		(void)curl_easy_setopt(exchange->easy, CURLOPT_SSLCERT, session->certificate_file.text);
-	if (session->key_file.text)
-		(void)curl_easy_setopt(exchange->easy, CURLOPT_SSLKEY, session->key_file.text);
-}
-
-static void set_request(struct neap_http_exchange *exchange, const struct neap_http_request *request)
-{
-	CURL *easy = exchange->easy;
-	(void)curl_easy_setopt(easy, CURLOPT_URL, request->url);
-	(void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
-	if (request->body) {
-		(void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request->body);
-		(void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->length);
-	}
-	set_headers(exchange, request);
-	set_files(exchange);
-	if (request->addresses)
-		(void)curl_easy_setopt(easy, CURLOPT_RESOLVE, exchange->addresses = curl_slist_append(NULL, request->addresses));
-	(void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	(void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	(void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
-	(void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-	(void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	(void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, 1500L);
-	(void)curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-	(void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes);
-	(void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, exchange);
-	(void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, exchange->detail);
-	(void)curl_easy_setopt(easy, CURLOPT_PRIVATE, exchange);
-}
-
 static struct neap_http_exchange *do_begin(struct neap_http_session *session, const struct neap_http_request *request,
                                            const struct neap_http_events *events, void *user)
 {
@@ -370,7 +255,7 @@ static struct neap_http_exchange *do_begin(struct neap_http_session *session, co
 	exchange->streams = request->streams;
 	exchange->easy = curl_easy_init();
 	if (exchange->easy)
-		set_request(exchange, request);
+		http_driver_set_request(exchange, request, take_bytes);
 	if (exchange->easy && curl_multi_add_handle(session->multi, exchange->easy) == CURLM_OK)
 		return exchange;
 	end_exchange(exchange);

@@ -14,6 +14,14 @@ static int put_key(const char *cluster, const char *room, const char *name, char
 	return n >= 0 && (size_t)n < size ? NEAP_OK : NEAP_ELIMIT;
 }
 
+int neap_directory_prefix(const char *cluster, char *prefix, size_t size)
+{
+	int error = put_key(cluster, "", "x", prefix, size);
+	if (!error)
+		prefix[strlen(prefix) - 1] = '\0';
+	return error;
+}
+
 int neap_directory_segment_key(const char *cluster, const char *name, char *key, size_t size)
 {
 	return put_key(cluster, strchr(name, '/') ? "" : "ram/", name, key, size);

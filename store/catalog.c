@@ -19,6 +19,9 @@
 	M(redis_link)        \
 	M(redis_call)        \
 	M(http_call)         \
+	M(etcd_call)         \
+	M(etcd_token)        \
+	M(etcd_watch)        \
 	M(tcp_session)       \
 	M(rpc_channel)       \
 	M(rpc_call)          \

@@ -91,10 +91,14 @@ static int copy_texts(struct neap_engine *engine, char *why, size_t why_size)
 	struct neap_engine_options *filled = &engine->options;
 	const char **texts[NEAP_TEXTS] = {&filled->metadata,        &filled->local_name,       &filled->bind_address,
 	                                  &filled->congestion,      &filled->advertised_host,  &filled->metadata_cluster,
-	                                  &filled->metadata_ca_file, &filled->redis_username,  &filled->redis_password};
+	                                  &filled->metadata_ca_file, &filled->redis_username,  &filled->redis_password,
+	                                  &filled->metadata_certificate_file, &filled->metadata_key_file, &filled->etcd_username,
+	                                  &filled->etcd_password};
 	static const char *const names[NEAP_TEXTS] = {"metadata",         "local_name",       "bind_address",
 	                                              "congestion",       "advertised_host",  "metadata_cluster",
-	                                              "metadata_ca_file", "redis_username",   "redis_password"};
+	                                              "metadata_ca_file", "redis_username",   "redis_password",
+	                                              "metadata_certificate_file", "metadata_key_file", "etcd_username",
+	                                              "etcd_password"};
 	for (uint32_t i = 0; i < NEAP_TEXTS; i++) {
 		int error = copy_text(engine, i, texts[i]);
 		if (error) {

@@ -180,7 +180,7 @@ void neap_publish_boot_id(struct neap_engine *engine);
 
 /* --- the engine (engine.c, engine_close.c, engine_options.c, engine_name.c) */
 
-enum { NEAP_TEXTS = 9 };
+enum { NEAP_TEXTS = 13 };
 
 /* What the owner of an engine is told of its publication. */
 struct neap_publication {

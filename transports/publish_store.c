@@ -34,17 +34,28 @@ static int check_reach(const struct neap_engine *engine, char *why, size_t why_s
 int neap_store_open(struct neap_engine *engine, char *why, size_t why_size)
 {
 	const struct neap_engine_options *options = &engine->options;
+	char prefix[NEAP_BACKEND_KEY_MAX] = "";
+	int error = neap_directory_prefix(options->metadata_cluster, prefix, sizeof prefix);
+	if (error) {
+		(void)snprintf(why, why_size, "metadata_cluster is longer than a key may be (%u bytes)", NEAP_BACKEND_KEY_MAX - 1);
+		return error;
+	}
 	struct neap_backend_options given = {.connection = options->metadata,
 	                                     .redis_username = options->redis_username,
 	                                     .redis_password = options->redis_password,
 	                                     .redis_database = options->redis_database,
-	                                     .ca_file = options->metadata_ca_file};
-	int error = engine->make_backend ? engine->make_backend(&engine->backend, engine->reactor, engine->make_backend_user)
+	                                     .etcd_username = options->etcd_username,
+	                                     .etcd_password = options->etcd_password,
+	                                     .ca_file = options->metadata_ca_file,
+	                                     .certificate_file = options->metadata_certificate_file,
+	                                     .key_file = options->metadata_key_file,
+	                                     .prefix = prefix};
+	error = engine->make_backend ? engine->make_backend(&engine->backend, engine->reactor, engine->make_backend_user)
 	                                 : neap_backend_open(&engine->backend, engine->reactor, &given, why, why_size);
 	if (error)
 		return error;
 	if (options->metadata_lease_ms && !neap_backend_can(engine->backend, NEAP_BACKEND_LEASES)) {
-		(void)snprintf(why, why_size, "metadata_lease_ms is %u, and %s has no leases: set it to 0, or use redis",
+		(void)snprintf(why, why_size, "metadata_lease_ms is %u, and %s has no leases: set it to 0, or use redis or etcd",
 		               options->metadata_lease_ms, engine->backend->scheme);
 		return NEAP_EINVAL;
 	}

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 static struct tool tool;
-static const char *local_name = "127.0.0.1", *bind_address, *congestion, *metadata, *metadata_cluster, *metadata_ca_file;
+static const char *local_name = "127.0.0.1", *bind_address, *congestion, *metadata, *metadata_cluster, *metadata_ca_file,
+	*metadata_certificate_file, *metadata_key_file;
 static uint64_t metadata_ms, metadata_refresh_ms, metadata_lease_ms;
 static uint64_t progress_ms, connect_ms, handshake_ms, drain_ms, first_header_ms, lanes, retries, retries_backoff_ms;
 static uint64_t handshake_port, data_port, port_min, port_max, requests_max, sessions_max, handshake_sessions_max,
@@ -24,6 +25,8 @@ static const struct app_flag flags[] = {
 	{"metadata", APP_FLAG_TEXT, &metadata, NULL, 0, 0, ""},
 	{"metadata_cluster", APP_FLAG_TEXT, &metadata_cluster, NULL, 0, 0, ""},
 	{"metadata_ca_file", APP_FLAG_TEXT, &metadata_ca_file, NULL, 0, 0, ""},
+	{"metadata_certificate_file", APP_FLAG_TEXT, &metadata_certificate_file, NULL, 0, 0, ""},
+	{"metadata_key_file", APP_FLAG_TEXT, &metadata_key_file, NULL, 0, 0, ""},
 	{"metadata_ms", APP_FLAG_NUMBER, &metadata_ms, NULL, 0, 0, ""},
 	{"metadata_refresh_ms", APP_FLAG_NUMBER, &metadata_refresh_ms, NULL, 0, 0, ""},
 	{"metadata_lease_ms", APP_FLAG_NUMBER, &metadata_lease_ms, NULL, 0, 0, ""},
@@ -64,6 +67,8 @@ static void engine_options(struct neap_engine_options *o)
 	o->metadata = metadata;
 	o->metadata_cluster = metadata_cluster;
 	o->metadata_ca_file = metadata_ca_file;
+	o->metadata_certificate_file = metadata_certificate_file;
+	o->metadata_key_file = metadata_key_file;
 	o->metadata_timeout_ms = (uint32_t)metadata_ms;
 	o->metadata_refresh_ms = (uint32_t)metadata_refresh_ms;
 	o->metadata_lease_ms = (uint32_t)metadata_lease_ms;

@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "metadata/etcd_token_fsm.h"

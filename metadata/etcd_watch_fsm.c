@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "metadata/etcd_watch_fsm.h"
