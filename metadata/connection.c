@@ -4,6 +4,7 @@
 #include "metadata/redis.h"
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 typedef int open_func(struct neap_backend **backend_p, struct neap_reactor *reactor, const struct neap_backend_options *options,
                       char *why, size_t why_size);
@@ -49,6 +50,12 @@ int neap_backend_scheme(const char *connection, const char **scheme_p, char *why
 	if (strcmp(connection, "P2PHANDSHAKE") == 0) {
 		*scheme_p = "P2PHANDSHAKE";
 		return NEAP_OK;
+	}
+	if (strcasecmp(connection, "P2PHANDSHAKE") == 0 || !connection[0]) {
+		(void)snprintf(why, why_size,
+		               "metadata '%s' names no store: say P2PHANDSHAKE, spelled like this, or etcd://..., redis://..., http(s)://...; %s",
+		               connection, built_in);
+		return NEAP_EINVAL;
 	}
 	if (i == SCHEMES) {
 		(void)snprintf(why, why_size, "metadata '%.*s' has an unknown scheme; %s", shown(connection), connection, built_in);

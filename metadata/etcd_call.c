@@ -333,16 +333,14 @@ static void do_fail(struct neap_machine *machine, uint64_t argument)
 	report(call);
 }
 
-/* What an earlier attempt met says more than that the time is over. */
+/* No token came. What an earlier attempt met says more than that. */
 static void do_give_up(struct neap_machine *machine, uint64_t argument)
 {
 	struct etcd_call *call = call_of(machine);
 	char what[80];
-	(void)snprintf(what, sizeof what, "no answer within %" PRIu64 " ms", (call->deadline_ns - call->began_ns) / 1000000);
+	(void)snprintf(what, sizeof what, "no token for our user within %" PRIu64 " ms", (call->deadline_ns - call->began_ns) / 1000000);
 	if (!call->failure.error)
-		etcd_note(call->etcd, call->ask.endpoint, &call->failure, NEAP_ETIMEDOUT, what);
-	if (call->ask.call)
-		etcd_endpoint_failed(call->etcd, call->ask.endpoint);
+		etcd_note(call->etcd, call->etcd->endpoint, &call->failure, NEAP_ETIMEDOUT, what);
 	do_fail(machine, argument);
 }
 
@@ -356,8 +354,9 @@ static neap_action_func *const actions[] = {
 /* None while a member is left that was not asked in this round; then longer with each round. */
 static uint64_t pause_ns(const struct etcd_call *call)
 {
-	uint32_t rounds = call->attempts / call->etcd->endpoint_count;
-	if (call->attempts % call->etcd->endpoint_count != 0)
+	uint32_t attempts = call->attempts + 1; /* the action that counts this one comes after */
+	uint32_t rounds = attempts / call->etcd->endpoint_count;
+	if (attempts % call->etcd->endpoint_count != 0)
 		return 0;
 	uint64_t pause = PAUSE_MIN_NS;
 	for (uint32_t i = 1; i < rounds && pause < PAUSE_MAX_NS; i++)

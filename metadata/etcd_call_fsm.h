@@ -6,10 +6,10 @@
 	S(IDLE, WORK, NONE, "a call to get, set, remove or touch")                                               \
 	S(PLANNING, WORK, NONE, "nothing: what comes next is looked up and posted at once")                      \
 	S(AWAITING, WAIT, TOTAL, "the token for our user, which is asked for once for all")                      \
-	S(LEASING, WAIT, TOTAL, "a lease to be granted, or the one we have to begin anew")                       \
-	S(ASKING, WAIT, TOTAL, "the answer to the operation itself")                                             \
-	S(RENEWING, WAIT, TOTAL, "the lease of a key that was found to begin anew")                              \
-	S(REVOKING, WAIT, TOTAL, "our lease to end, now that the last key under it is removed")                  \
+	S(LEASING, PARENT, NONE, "a lease to be granted, or ours to begin anew: http_call has a deadline, here and below") \
+	S(ASKING, PARENT, NONE, "the answer to the operation itself")                                             \
+	S(RENEWING, PARENT, NONE, "the lease of a key that was found to begin anew")                              \
+	S(REVOKING, PARENT, NONE, "our lease to end, now that the last key under it is removed")                  \
 	S(PAUSING, WAIT, PAUSE, "the pause before the next attempt: another member at once, all again later") \
 	S(DONE, FINAL, NONE, "nothing: the caller was told")
 /* PLAN: begin, or begin again. NEED_TOKEN, NEED_LEASE, SEND: what comes next. RENEW, REVOKE: the operation is done but for this. AGAIN:
@@ -25,13 +25,13 @@
 	            NEVER,               NEVER,              NEVER,               NEVER,              GO(DONE, fail))              \
 	R(AWAITING, GO(DONE, give_up),   GO(PLANNING, plan), NEVER,               NEVER,              NEVER,                       \
 	            NEVER,               NEVER,              NEVER,               GO(PAUSING, pause), GO(DONE, fail))              \
-	R(LEASING,  GO(DONE, give_up),   GO(PLANNING, plan), NEVER,               NEVER,              NEVER,                       \
+	R(LEASING,  NEVER,               GO(PLANNING, plan), NEVER,               NEVER,              NEVER,                       \
 	            NEVER,               NEVER,              NEVER,               GO(PAUSING, pause), GO(DONE, fail))              \
-	R(ASKING,   GO(DONE, give_up),   GO(PLANNING, plan), NEVER,               NEVER,              NEVER,                       \
+	R(ASKING,   NEVER,               GO(PLANNING, plan), NEVER,               NEVER,              NEVER,                       \
 	            GO(RENEWING, renew), GO(REVOKING, revoke), GO(DONE, deliver), GO(PAUSING, pause), GO(DONE, fail))              \
-	R(RENEWING, GO(DONE, give_up),   NEVER,              NEVER,               NEVER,              NEVER,                       \
+	R(RENEWING, NEVER,               NEVER,              NEVER,               NEVER,              NEVER,                       \
 	            NEVER,               NEVER,              GO(DONE, deliver),   GO(PAUSING, pause), GO(DONE, fail))              \
-	R(REVOKING, GO(DONE, deliver),   NEVER,              NEVER,               NEVER,              NEVER,                       \
+	R(REVOKING, NEVER,               NEVER,              NEVER,               NEVER,              NEVER,                       \
 	            NEVER,               NEVER,              GO(DONE, deliver),   NEVER,              NEVER)                       \
 	R(PAUSING,  GO(PLANNING, plan),  NEVER,              NEVER,               NEVER,              NEVER,                       \
 	            NEVER,               NEVER,              NEVER,               NEVER,              NEVER)                       \

@@ -49,7 +49,6 @@ enum etcd_kind { ETCD_GET, ETCD_SET, ETCD_REMOVE, ETCD_TOUCH };
 
 struct etcd_token {
 	struct neap_machine machine;
-	struct neap_timer timer;
 	struct neap_etcd *etcd;
 	struct etcd_ask ask;
 	uint32_t generation;         /* of what is held */

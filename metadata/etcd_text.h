@@ -29,7 +29,7 @@ struct etcd_answer {
 	size_t length;
 	char token[NEAP_HTTP_TOKEN_MAX];
 };
-/* NEAP_EPROTO, NEAP_ENOMEM, NEAP_ELIMIT, with `why`. To be dropped in any case. */
+/* NEAP_EJSON, NEAP_EPROTO, NEAP_ENOMEM, NEAP_ELIMIT, with `why`. To be dropped in any case. */
 int etcd_answer_read(const char *text, size_t length, struct etcd_answer *answer, char *why, size_t why_size);
 void etcd_answer_drop(struct etcd_answer *answer);
 
@@ -42,7 +42,7 @@ struct etcd_notice {
 	uint32_t events;
 	char reason[160];
 };
-/* `changed` is called for each key; false from it ends the reading (NEAP_ECANCELED). NEAP_EPROTO, NEAP_ENOMEM. */
+/* `changed` is called for each key; false from it ends the reading (NEAP_ECANCELED). NEAP_EJSON, NEAP_EPROTO. */
 typedef bool etcd_changed_func(void *user, const char *key, size_t length);
 int etcd_notice_read(const char *line, size_t length, struct etcd_notice *notice, etcd_changed_func *changed, void *user);
 

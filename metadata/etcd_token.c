@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPLY_NS UINT64_C(2000000000)
+#define REPLY_NS UINT64_C(2000000000) /* half of what an operation has by default: another member may be asked yet */
 
 static struct etcd_token *token_of(const struct neap_machine *machine)
 {
@@ -24,12 +24,12 @@ static void settled(struct etcd_token *token)
 static void take_token(struct etcd_token *token, const char *body, size_t length)
 {
 	struct etcd_answer answer;
-	char why[120] = "it gave no token";
+	char why[120] = "";
 	int error = etcd_answer_read(body, length, &answer, why, sizeof why);
-	if (!error && !answer.token[0])
-		error = NEAP_EPROTO;
+	bool none = !error && !answer.token[0];
+	error = none ? NEAP_EPROTO : error;
 	if (error)
-		etcd_note(token->etcd, token->ask.endpoint, &token->failure, error, why);
+		etcd_note(token->etcd, token->ask.endpoint, &token->failure, error, none ? "it gave no token" : why);
 	else
 		memcpy(token->text, answer.token, sizeof token->text);
 	etcd_answer_drop(&answer);
@@ -96,15 +96,6 @@ static void do_fail(struct neap_machine *machine, uint64_t argument)
 	settled(token);
 }
 
-static void do_give_up(struct neap_machine *machine, uint64_t argument)
-{
-	struct etcd_token *token = token_of(machine);
-	etcd_ask_end(token->etcd, &token->ask);
-	etcd_note(token->etcd, token->ask.endpoint, &token->failure, NEAP_ETIMEDOUT, "no answer to our user's name in time");
-	token->again = true;
-	do_fail(machine, argument);
-}
-
 static void do_drop(struct neap_machine *machine, uint64_t argument)
 {
 	struct etcd_token *token = token_of(machine);
@@ -121,17 +112,9 @@ static void do_close(struct neap_machine *machine, uint64_t argument)
 }
 
 static neap_action_func *const actions[] = {
-	[etcd_token_do_ask] = do_ask,         [etcd_token_do_keep] = do_keep, [etcd_token_do_fail] = do_fail,
-	[etcd_token_do_give_up] = do_give_up, [etcd_token_do_drop] = do_drop, [etcd_token_do_close] = do_close,
+	[etcd_token_do_ask] = do_ask,   [etcd_token_do_keep] = do_keep,   [etcd_token_do_fail] = do_fail,
+	[etcd_token_do_drop] = do_drop, [etcd_token_do_close] = do_close,
 };
-
-/* A little more than the request has itself. */
-static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)
-{
-	(void)machine;
-	(void)timeout_class;
-	return now_ns + REPLY_NS + REPLY_NS / 8;
-}
 
 static void broken(struct neap_machine *machine, uint8_t event)
 {
@@ -143,8 +126,6 @@ static void broken(struct neap_machine *machine, uint8_t event)
 static const struct neap_machine_kind kind = {
 	.fsm = &neap_fsm_etcd_token,
 	.actions = actions,
-	.timer_offset = NEAP_TIMER_OFFSET(struct etcd_token),
-	.due_ns = due_ns,
 	.broken = broken,
 };
 

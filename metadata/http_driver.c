@@ -226,7 +226,8 @@ static int do_open(const struct neap_http_driver *driver, struct neap_reactor *r
 	if (!session)
 		return NEAP_ENOMEM;
 	session->reactor = reactor;
-	bool usable = !neap_reactor_simulated(reactor) && http_driver_keep_files(session, files) && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+	bool usable = !neap_reactor_simulated(reactor) && http_driver_keep_files(session, files) &&
+	              curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 	session->multi = usable ? curl_multi_init() : NULL;
 	if (!session->multi) {
 		do_close(session);

@@ -110,6 +110,9 @@ static int read_metadata(struct neap_engine_options *options, char *why, size_t 
 	read_text("MC_METADATA_CLUSTER_ID", &options->metadata_cluster);
 	read_text("MC_REDIS_USERNAME", &options->redis_username);
 	read_text("MC_REDIS_PASSWORD", &options->redis_password);
+	read_text("NEAP_METADATA_CA_FILE", &options->metadata_ca_file);
+	read_text("NEAP_METADATA_CERTIFICATE_FILE", &options->metadata_certificate_file);
+	read_text("NEAP_METADATA_KEY_FILE", &options->metadata_key_file);
 	read_text("MC_ETCD_USERNAME", &options->etcd_username);
 	read_text("MC_ETCD_PASSWORD", &options->etcd_password);
 	read_text("MC_TCP_BIND_ADDRESS", &options->advertised_host);

@@ -56,8 +56,9 @@ struct neap_engine_options {
 	uint32_t handshake_length_max;   /* bytes; 1 MiB (default) .. 128 MiB (MC_HANDSHAKE_MAX_LENGTH) */
 
 	const char *metadata_cluster;  /* part of the keys in a metadata store (MC_METADATA_CLUSTER_ID) */
-	const char *metadata_ca_file;  /* https, etcd with TLS: certificates to trust instead of the system's (PEM) */
-	const char *metadata_certificate_file, *metadata_key_file; /* ... and our own, if the server asks for one (PEM) */
+	/* https, etcd with TLS: certificates to trust instead of the system's, and our own and its key if the server asks for one. PEM.
+	 * NEAP_METADATA_CA_FILE, NEAP_METADATA_CERTIFICATE_FILE, NEAP_METADATA_KEY_FILE */
+	const char *metadata_ca_file, *metadata_certificate_file, *metadata_key_file;
 	const char *etcd_username, *etcd_password;   /* MC_ETCD_USERNAME, MC_ETCD_PASSWORD */
 	const char *redis_username, *redis_password; /* MC_REDIS_USERNAME, MC_REDIS_PASSWORD */
 	uint32_t redis_database;       /* 0..255 (MC_REDIS_DB_INDEX) */

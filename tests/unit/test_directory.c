@@ -726,12 +726,12 @@ START_TEST(schemes)
 		int error;
 		const char *scheme;
 	} rows[] = {
-		{"P2PHANDSHAKE", 0, "P2PHANDSHAKE"},      {"p2phandshake", NEAP_ENOTSUP, "etcd"},
-		{"127.0.0.1:2379", NEAP_ENOTSUP, "etcd"}, {"etcd://a,b,c", NEAP_ENOTSUP, "etcd"},
+		{"P2PHANDSHAKE", 0, "P2PHANDSHAKE"},      {"p2phandshake", NEAP_EINVAL, NULL},
+		{"127.0.0.1:2379", 0, "etcd"},            {"etcd://a,b,c", 0, "etcd"},
 		{"redis://h:1", 0, "redis"},              {"http://h:8080/metadata", 0, "http"},
 		{"https://h/m", 0, "https"},              {"HTTP://h", NEAP_EINVAL, NULL},
-		{"rediss://h", NEAP_ENOTSUP, "rediss"},   {"", NEAP_ENOTSUP, "etcd"},
-		{"x://me:secret@h", NEAP_EINVAL, NULL},   {"me:secret@h:2379", NEAP_ENOTSUP, "etcd"},
+		{"rediss://h", NEAP_ENOTSUP, "rediss"},   {"", NEAP_EINVAL, NULL},
+		{"x://me:secret@h", NEAP_EINVAL, NULL},   {"me:secret@h:2379", 0, "etcd"},
 		{"zookeeper://h", NEAP_EINVAL, NULL},     {"://", NEAP_EINVAL, NULL},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -743,7 +743,7 @@ START_TEST(schemes)
 		else
 			ck_assert_ptr_null(scheme);
 		if (rows[i].error)
-			ck_assert_msg(strstr(why, "this build has P2PHANDSHAKE, redis, http and https") != NULL, "%s: %s", rows[i].connection, why);
+			ck_assert_msg(strstr(why, "this build has P2PHANDSHAKE, etcd, redis, http and https") != NULL, "%s: %s", rows[i].connection, why);
 		ck_assert_ptr_null(strstr(why, "secret"));
 	}
 }

@@ -5,6 +5,7 @@
 #include "tests/support/drive.h"
 #include "tests/support/fdcheck.h"
 #include "tests/support/raw_peer.h"
+#include "tests/support/script_http.h"
 #include "tests/support/script_names.h"
 #include <check.h>
 #include <errno.h>
@@ -16,61 +17,13 @@
 
 #define MS UINT64_C(1000000)
 
-struct neap_http_exchange {
-	const struct neap_http_events *events;
-	void *user;
-	char said[4096], body[256];
-	char addresses[100];
-	bool open;
-};
-
 static struct {
 	struct script_names names;
 	struct neap_reactor *reactor;
 	struct neap_backend *backend;
 	uint64_t now_ns;
-	struct neap_http_exchange exchanges[32];
-	uint32_t count;
-	bool refuse, closed;
+	struct script_http http;
 } rig;
-
-static int fake_open(const struct neap_http_driver *driver, struct neap_reactor *reactor, const struct neap_http_files *files,
-                     struct neap_http_session **session_p)
-{
-	(void)driver, (void)reactor, (void)files;
-	*session_p = (struct neap_http_session *)(void *)&rig;
-	return 0;
-}
-
-static struct neap_http_exchange *begin(struct neap_http_session *session, const struct neap_http_request *request,
-                                        const struct neap_http_events *events, void *user)
-{
-	(void)session;
-	if (rig.refuse)
-		return NULL;
-	ck_assert_uint_lt(rig.count, 32);
-	struct neap_http_exchange *exchange = &rig.exchanges[rig.count++];
-	*exchange = (struct neap_http_exchange){.events = events, .user = user, .open = true};
-	(void)snprintf(exchange->addresses, sizeof exchange->addresses, "%s", request->addresses ? request->addresses : "");
-	(void)snprintf(exchange->said, sizeof exchange->said, "%s %s", request->method, request->url);
-	if (request->body)
-		(void)snprintf(exchange->body, sizeof exchange->body, "%.*s", (int)request->length, request->body);
-	return exchange;
-}
-
-static void cancel(struct neap_http_exchange *exchange)
-{
-	ck_assert(exchange->open);
-	exchange->open = false;
-}
-
-static void fake_close(struct neap_http_session *session)
-{
-	(void)session;
-	rig.closed = true;
-}
-
-static const struct neap_http_driver driver = {.open = fake_open, .begin = begin, .cancel = cancel, .close = fake_close};
 
 static void turn(void)
 {
@@ -83,11 +36,13 @@ static void open_rig(const char *url, uint32_t calls_max)
 	char why[300] = "";
 	memset(&rig, 0, sizeof rig);
 	script_names_open(&rig.names, "meta.test");
+	script_http_init(&rig.http);
 	rig.now_ns = 1000 * MS;
 	struct neap_reactor_options options = {.net = &rig.names.net};
 	ck_assert_int_eq(neap_reactor_create(&rig.reactor, &options), 0);
 	turn();
-	int error = neap_http_create(&rig.backend, rig.reactor, &(struct neap_backend_options){.connection = url, .calls_max = calls_max}, &driver,
+	int error = neap_http_create(&rig.backend, rig.reactor, &(struct neap_backend_options){.connection = url, .calls_max = calls_max},
+	                             &rig.http.driver,
 	                             why, sizeof why);
 	ck_assert_msg(error == 0, "%s", why);
 }
@@ -99,9 +54,7 @@ static void close_rig(void)
 	neap_reactor_stop(rig.reactor);
 	for (int i = 0; i < 100 && neap_reactor_run_at(rig.reactor, rig.now_ns += MS, NULL) != NEAP_RUN_STOPPED; i++)
 		;
-	ck_assert(rig.closed && !rig.names.resolving);
-	for (uint32_t i = 0; i < rig.count; i++)
-		ck_assert(!rig.exchanges[i].open);
+	ck_assert(rig.http.closed && !rig.names.resolving && script_http_is_quiet(&rig.http));
 	ck_assert_int_eq(support_reactor_destroy(rig.reactor), 0);
 }
 
@@ -148,10 +101,7 @@ static void begin_asking(struct asked *asked, const char *verb)
 
 static void answer(long status, const char *body)
 {
-	struct neap_http_exchange *exchange = &rig.exchanges[rig.count - 1];
-	ck_assert(exchange->open);
-	exchange->open = false;
-	exchange->events->answered(exchange->user, status, body, strlen(body));
+	script_http_answer(script_http_last(&rig.http), status, body);
 	turn();
 }
 
@@ -199,9 +149,9 @@ START_TEST(requests_and_what_their_answers_mean)
 		char said[100];
 		begin_asking(&a, rows[i].verb);
 		(void)snprintf(said, sizeof said, "%s http://10.0.0.1:8080/metadata?key=k", rows[i].said);
-		ck_assert_str_eq(rig.exchanges[rig.count - 1].said, said);
+		ck_assert_str_eq(script_http_last(&rig.http)->said, said);
 		if (strcmp(rows[i].said, "PUT") == 0) /* without the newline */
-			ck_assert_str_eq(rig.exchanges[rig.count - 1].body, "{\"a\":1}");
+			ck_assert_str_eq(script_http_last(&rig.http)->body, "{\"a\":1}");
 		answer(rows[i].status, "a body");
 		ck_assert_msg(a.times == 1 && a.error == rows[i].error, "%zu: %d %s", i, a.error, a.why);
 		ck_assert_msg(strstr(a.why, rows[i].why) != NULL, "%s", a.why);
@@ -231,7 +181,7 @@ START_TEST(names_and_deadlines)
 	ck_assert_str_eq(rig.backend->scheme, "https");
 	begin_asking(&a, "get");
 	resolved(0, 1);
-	ck_assert_str_eq(rig.exchanges[0].addresses, "+meta.test:443:10.0.0.2");
+	ck_assert_str_eq(rig.http.exchanges[0].addresses, "+meta.test:443:10.0.0.2");
 	answer(200, "v");
 	ck_assert(a.times == 1 && a.error == 0);
 	begin_asking(&a, "get");
@@ -256,7 +206,7 @@ START_TEST(names_and_deadlines)
 	rig.now_ns += 3000 * MS;
 	turn();
 	ck_assert_ptr_nonnull(strstr(a.why, "no whole answer within 3000 ms"));
-	ck_assert(!rig.exchanges[rig.count - 1].open);
+	ck_assert(!script_http_last(&rig.http)->open);
 	close_rig();
 }
 END_TEST
@@ -271,14 +221,13 @@ START_TEST(what_fails_and_what_is_refused)
 	begin_asking(&a, "get");
 	begin_asking(&b, "get");
 	ck_assert_int_eq(ask(&c, "get"), NEAP_EAGAIN);
-	rig.exchanges[0].open = false;
-	rig.exchanges[0].events->failed(rig.exchanges[0].user, NEAP_ESOCKET, "Connection refused");
+	script_http_fail(&rig.http.exchanges[0], NEAP_ESOCKET, "Connection refused");
 	turn();
 	ck_assert(a.times == 1 && a.error == NEAP_ESOCKET);
 	ck_assert_str_eq(a.why, "http://10.0.0.1:8080: Connection refused");
 	backend->ops->cancel(backend, b.call);
 	backend->ops->cancel(backend, b.call);
-	rig.refuse = true;
+	rig.http.refuse = true;
 	ck_assert_int_eq(ask(&a, "get"), 0);
 	turn();
 	ck_assert(a.times == 1 && a.error == NEAP_ENOMEM);
@@ -292,7 +241,7 @@ START_TEST(what_fails_and_what_is_refused)
 	ck_assert_int_eq(backend->ops->set(backend, &set, MS, answered, &a, &a.call), NEAP_EINVAL);
 	ck_assert_int_eq(backend->ops->touch(backend, "k", MS, MS, answered, &a, &a.call), NEAP_EINVAL);
 	ck_assert_int_eq(backend->ops->watch(backend, "k", &(struct neap_backend_watch){0}), NEAP_EAGAIN);
-	rig.refuse = false;
+	rig.http.refuse = false;
 	begin_asking(&b, "get"); /* under way when all goes, from inside another's callback */
 	a.destroys = true;
 	begin_asking(&a, "get");
@@ -526,6 +475,87 @@ START_TEST(longer_than_any_value)
 }
 END_TEST
 
+/* --- streams, which other back-ends have of it ------------------------------------------------------------------------------------ */
+
+struct streamed {
+	struct neap_http_caller *caller;
+	uint64_t call;
+	char bytes[200];
+	size_t length, cancels_at;
+	long status;
+	int error, ends;
+};
+
+static void came(void *user, long status, const char *bytes, size_t length)
+{
+	struct streamed *streamed = user;
+	ck_assert_uint_lt(streamed->length + length, sizeof streamed->bytes);
+	memcpy(streamed->bytes + streamed->length, bytes, length);
+	streamed->length += length;
+	streamed->status = status;
+	if (streamed->cancels_at && streamed->length >= streamed->cancels_at) {
+		neap_http_cancel(streamed->caller, streamed->call);
+		streamed->ends++;
+	}
+}
+
+static void ended(void *user, int error, long status, const char *body, size_t length, const char *why)
+{
+	struct streamed *streamed = user;
+	(void)body, (void)why, (void)status;
+	ck_assert_uint_eq(length, 0);
+	streamed->error = error;
+	streamed->ends++;
+}
+
+static bool has_come(void *user)
+{
+	return ((struct streamed *)user)->length > 0;
+}
+
+static bool has_ended(void *user)
+{
+	return ((struct streamed *)user)->ends > 0;
+}
+
+START_TEST(streams)
+{
+	static const char answer[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n4\r\ntwo\n\r\n0\r\n\r\n";
+	struct neap_http_server to;
+	char url[100], why[200];
+	open_server("127.0.0.1");
+	(void)snprintf(url, sizeof url, "http://127.0.0.1:%u/stream", server.port);
+	ck_assert_int_eq(neap_http_server_parse("x", url, sizeof url, 80, &to, why, sizeof why), 0);
+	struct streamed streamed = {0};
+	fdcheck_assert(&server.fds);
+	ck_assert_int_eq(neap_http_caller_open(&streamed.caller, rig.reactor, neap_http_curl(), &(struct neap_http_files){0}, 2), 0);
+	fdcheck_begin(&server.fds);
+	struct neap_http_ask asks = {.server = &to, .method = "POST", .url = url, .body = "{}", .length = 2, .token = "a token", .answer_max = 100,
+	                             .timeout_ns = 10000 * MS, .done = ended, .received = came, .user = &streamed};
+	for (size_t cut = 1; cut < sizeof answer - 1; cut++) {
+		streamed = (struct streamed){.caller = streamed.caller};
+		ck_assert_int_eq(neap_http_ask(streamed.caller, &asks, &streamed.call), 0);
+		ck_assert_ptr_nonnull(strstr(hear("\r\n\r\n{}"), "Authorization: a token\r\n"));
+		raw_send(&server.peer, answer, cut);
+		if (cut >= 55) /* the first piece is told before the second comes */
+			ck_assert(drive_all_until(&rig.reactor, 1, has_come, &streamed, 10000));
+		raw_send(&server.peer, answer + cut, sizeof answer - 1 - cut);
+		ck_assert(drive_all_until(&rig.reactor, 1, has_ended, &streamed, 10000));
+		ck_assert(streamed.ends == 1 && streamed.error == 0 && streamed.status == 200);
+		ck_assert_msg(streamed.length == 8 && memcmp(streamed.bytes, "one\ntwo\n", 8) == 0, "%zu", cut);
+	}
+	/* ended from inside of what brings its bytes */
+	streamed = (struct streamed){.caller = streamed.caller, .cancels_at = 1};
+	ck_assert_int_eq(neap_http_ask(streamed.caller, &asks, &streamed.call), 0);
+	(void)hear("\r\n\r\n{}");
+	raw_send(&server.peer, answer, sizeof answer - 8);
+	ck_assert(drive_all_until(&rig.reactor, 1, has_ended, &streamed, 10000));
+	ck_assert(raw_await_end(rig.reactor, &server.peer, 10000));
+	neap_http_caller_close(streamed.caller);
+	close_server();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("http back-end");
@@ -539,6 +569,7 @@ int main(void)
 	tcase_add_loop_test(cases[1], broken_answers, 0, 6);
 	tcase_add_test(cases[1], servers_that_come_and_go);
 	tcase_add_test(cases[1], longer_than_any_value);
+	tcase_add_test(cases[1], streams);
 	for (int i = 0; i < 2; i++) {
 		tcase_set_timeout(cases[i], 120);
 		suite_add_tcase(suite, cases[i]);
