@@ -13,6 +13,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 from urllib.parse import quote
 
@@ -124,26 +125,20 @@ class Master:
             self.kill()
 
 
-class Https:
-    """An HTTPS metadata server of Python's, with a certificate for localhost that nobody else vouches for."""
+class Web:
+    """An HTTP metadata server of Python's, that can be unwell: `status` instead of what is right; `pause`, seconds between the bytes of an
+    answer; `short`, so many bytes of its body do not come; `hangs_up` instead of an answer. `written` counts the bytes that were put."""
+
+    status, pause, short, hangs_up = None, 0, 0, False
+    scheme, host = "http", "127.0.0.1"
 
     def __init__(self):
-        if not shutil.which("openssl"):
-            raise unittest.SkipTest("openssl is not installed")
-        self.folder = tempfile.mkdtemp(prefix="neap-https-")
-        self.certificate = os.path.join(self.folder, "certificate.pem")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                        "-keyout", self.certificate + ".key", "-out", self.certificate, "-subj", "/CN=localhost",
-                        "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate, self.certificate + ".key")
-        self.values, self.status = {}, None
+        self.values, self.written = {}, 0
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.http.daemon_threads = True
-        self.http.handle_error = lambda *_: None  # who does not trust us hangs up
-        self.http.socket = context.wrap_socket(self.http.socket, server_side=True, do_handshake_on_connect=False)
+        self.http.handle_error = lambda *_: None  # who does not trust us, or has waited long enough, hangs up
         self.port = self.http.server_port
-        self.url = "https://localhost:%d/metadata" % self.port
+        self.url = "%s://%s:%d/metadata" % (self.scheme, self.host, self.port)
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
     def handler(self):
@@ -158,14 +153,23 @@ class Https:
                 if 300 <= status < 400:
                     self.send_header("Location", "https://localhost:1/elsewhere")
                 self.end_headers()
-                self.wfile.write(body)
+                if server.short:
+                    body, self.close_connection = body[:-server.short], True
+                if not server.pause:
+                    self.wfile.write(body)
+                for i in range(len(body) if server.pause else 0):
+                    time.sleep(server.pause)
+                    self.wfile.write(body[i:i + 1])
 
             def serve(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                if server.status:
+                if server.hangs_up:
+                    self.close_connection = True
+                elif server.status:
                     self.say(server.status)
                 elif self.command == "PUT":
                     server.values[self.path] = body
+                    server.written += len(body)
                     self.say(200)
                 elif self.path not in server.values:
                     self.say(404)
@@ -182,27 +186,101 @@ class Https:
     def remove(self):
         self.http.shutdown()
         self.http.server_close()
+
+
+class Https(Web):
+    """With a certificate for localhost that nobody else vouches for."""
+
+    scheme, host = "https", "localhost"
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="neap-https-")
+        self.certificate = make_certificate(self.folder, "localhost", "-addext", "subjectAltName=DNS:localhost")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.certificate + ".key")
+        super().__init__()
+        self.http.socket = context.wrap_socket(self.http.socket, server_side=True, do_handshake_on_connect=False)
+
+    def remove(self):
+        super().remove()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class ScriptedRedis:
+    """Speaks as much of Redis as engines need, without the notices of changes, and says what it is told to: `replies` has one for each verb
+    that is to get another than the right one, e.g. {"GET": "-MOVED 1 127.0.0.1:1"}; `pause` is in seconds between the bytes of a reply."""
+
+    def __init__(self):
+        self.values, self.replies, self.pause, self.asked = {}, {}, 0, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = "redis://127.0.0.1:%d" % self.port
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        try:
+            with connection, connection.makefile("rb") as stream:
+                for line in stream:
+                    words = [stream.read(int(stream.readline()[1:]) + 2)[:-2] for _ in range(int(line[1:]))]
+                    self.send(connection, self.reply(words[0].decode().upper(), *words[1:]))
+        except (OSError, ValueError):
+            pass
+
+    def send(self, connection, reply):
+        if not self.pause:
+            connection.sendall(reply)
+        for i in range(len(reply) if self.pause else 0):
+            time.sleep(self.pause)
+            connection.sendall(reply[i:i + 1])
+
+    def reply(self, verb, key=None, value=None, *_):
+        self.asked.append(verb)
+        if verb in self.replies:
+            return self.replies[verb].encode() + b"\r\n"
+        if verb == "GET":
+            found = self.values.get(key)
+            return b"$-1\r\n" if found is None else b"$%d\r\n%s\r\n" % (len(found), found)
+        if verb == "SET":
+            self.values[key] = value
+        if verb in ("EXISTS", "DEL"):
+            there = key in self.values
+            if verb == "DEL":
+                self.values.pop(key, None)
+            return b":%d\r\n" % there
+        return {"PING": b"+PONG\r\n", "SET": b"+OK\r\n"}.get(verb, b"-ERR unknown command\r\n")
+
+    def remove(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+def make_certificate(folder, name, *words):
+    """The path of a new one; its key is beside it."""
+    if not shutil.which("openssl"):
+        raise unittest.SkipTest("openssl is not installed")
+    path = os.path.join(folder, name + ".pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-keyout", path + ".key", "-out", path, "-subj", "/CN=" + name, *words], check=True, capture_output=True)
+    return path
 
 
 class Certificates:
     """An authority of our own, and what it vouches for: a server called localhost, and a client."""
 
     def __init__(self, folder):
-        if not shutil.which("openssl"):
-            raise unittest.SkipTest("openssl is not installed")
-        self.folder = folder
-        self.authority = self.make("authority")
-        self.server, self.client = (self.make(name, "-CA", self.authority, "-CAkey", self.authority + ".key", "-addext",
-                                              "basicConstraints=CA:FALSE", "-addext", "subjectAltName=DNS:localhost", "-addext",
-                                              "extendedKeyUsage=serverAuth,clientAuth")  # etcd's gateway calls etcd with the server's
-                                    for name in ("server", "client"))
-
-    def make(self, name, *words):
-        path = os.path.join(self.folder, name + ".pem")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                        "-keyout", path + ".key", "-out", path, "-subj", "/CN=" + name, *words], check=True, capture_output=True)
-        return path
+        self.authority = make_certificate(folder, "authority")
+        self.server, self.client = (
+            make_certificate(folder, name, "-CA", self.authority, "-CAkey", self.authority + ".key", "-addext", "basicConstraints=CA:FALSE",
+                             "-addext", "subjectAltName=DNS:localhost", "-addext", "extendedKeyUsage=serverAuth,clientAuth")
+            for name in ("server", "client"))  # both uses: etcd's gateway calls etcd with the server's
 
     def context(self):
         context = ssl.create_default_context(cafile=self.authority)

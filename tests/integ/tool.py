@@ -1,5 +1,6 @@
 """Drives transfer_tool and other programs from tests: starts them, sends commands, waits for events with a deadline."""
 
+import ctypes
 import json
 import os
 import queue
@@ -277,6 +278,35 @@ class Namespace:
 
     def run(self, *arguments, check=True):
         return subprocess.run(list(self.prefix) + list(arguments), check=check, capture_output=True, text=True)
+
+    def enter(self):
+        """What this thread makes and starts from now on is in it, until `leave`."""
+        self.outside = open("/proc/thread-self/ns/net")
+        with open("/run/netns/" + self.name) as inside:
+            self._set(inside)
+
+    def leave(self):
+        self._set(self.outside)
+        self.outside.close()
+
+    def _set(self, namespace):
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(namespace.fileno(), 0):
+            raise OSError(ctypes.get_errno(), "setns")
+
+    def nft(self, *words):
+        result = self.run("nft", *words, check=False)
+        if result.returncode:
+            raise unittest.SkipTest("nft is not permitted: " + result.stderr.strip().splitlines()[0])
+
+    def drop(self, *rule):
+        """Packets that fit the rule vanish, until `mend`."""
+        self.nft("add", "table", "inet", "t")
+        self.nft("add", "chain", "inet", "t", "out", "{ type filter hook output priority 0; }")
+        self.nft("add", "rule", "inet", "t", "out", *rule, "drop")
+
+    def mend(self):
+        self.nft("flush", "ruleset")
 
     def remove(self):
         subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
