@@ -1,0 +1,321 @@
+/* Topologies from sysfs (te spec 6). Devices are kept in the order of their names, which is the same at each start; the kernel's order
+ * is the one in which drivers came up. */
+#include "transports/topology/sysfs.h"
+#include "transports/topology/topology.h"
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define NODE_MAX 4095 /* more than any kernel is built for */
+#define FILTERED "not named by the device filter"
+#define NO_PORT "no port of it is ACTIVE"
+
+typedef char sysfs_name[NEAP_SYSFS_NAME_SIZE];
+
+/* --- one device */
+
+/* "4: ACTIVE" */
+static enum neap_port_state read_status(const char *sysfs, const char *device, const char *port)
+{
+	char text[32];
+	if (!neap_sysfs_text(text, sizeof text, "%s/class/infiniband/%s/ports/%s/state", sysfs, device, port))
+		return NEAP_PORT_UNKNOWN;
+	return text[0] >= '1' && text[0] <= '5' && text[1] == ':' ? (enum neap_port_state)(text[0] - '0') : NEAP_PORT_UNKNOWN;
+}
+
+/* The interface of the port's first GID that has one. InfiniBand's have none. */
+static void read_netdev(const char *sysfs, const char *device, const char *port, char netdev[NEAP_TOPOLOGY_NETDEV_SIZE])
+{
+	char path[PATH_MAX];
+	sysfs_name indices[16];
+	int length = snprintf(path, sizeof path, "%s/class/infiniband/%s/ports/%s/gid_attrs/ndevs", sysfs, device, port);
+	int32_t count = length > 0 && (size_t)length < sizeof path ? neap_sysfs_list(path, "", indices, 16) : -1;
+	netdev[0] = '\0';
+	for (int32_t i = 0; i < count && i < 16 && !netdev[0]; i++)
+		(void)neap_sysfs_text(netdev, NEAP_TOPOLOGY_NETDEV_SIZE, "%s/%s", path, indices[i]);
+}
+
+static void read_port(const char *sysfs, struct neap_topology_device *device, const char *name, uint32_t number)
+{
+	char layer[32];
+	struct neap_topology_port *port = &device->ports[device->port_count++];
+	port->number = number;
+	port->status = read_status(sysfs, device->name, name);
+	port->ethernet = neap_sysfs_text(layer, sizeof layer, "%s/class/infiniband/%s/ports/%s/link_layer", sysfs, device->name, name) &&
+	                 strcmp(layer, "Ethernet") == 0;
+	read_netdev(sysfs, device->name, name, port->netdev);
+}
+
+static void read_ports(struct neap_topology *topology, const char *sysfs, struct neap_topology_device *device)
+{
+	char path[PATH_MAX];
+	sysfs_name ports[NEAP_TOPOLOGY_PORTS_MAX];
+	uint32_t number;
+	int length = snprintf(path, sizeof path, "%s/class/infiniband/%s/ports", sysfs, device->name);
+	int32_t count = length > 0 && (size_t)length < sizeof path ? neap_sysfs_list(path, "", ports, NEAP_TOPOLOGY_PORTS_MAX) : -1;
+	if (count > (int32_t)NEAP_TOPOLOGY_PORTS_MAX)
+		neap_topology_warn(topology, "%s has %d ports; the first %u are looked at", device->name, count, NEAP_TOPOLOGY_PORTS_MAX);
+	for (int32_t i = 0; i < count && i < (int32_t)NEAP_TOPOLOGY_PORTS_MAX; i++)
+		if (neap_sysfs_digits(ports[i], &number) && number >= 1 && number <= 255)
+			read_port(sysfs, device, ports[i], number);
+}
+
+static void read_place(struct neap_topology *topology, const char *sysfs, struct neap_topology_device *device)
+{
+	char below[sizeof "class/infiniband//device" + NEAP_TOPOLOGY_NAME_SIZE];
+	(void)snprintf(below, sizeof below, "class/infiniband/%s/device", device->name);
+	if (neap_sysfs_real(device->path, sizeof device->path, sysfs, below)) {
+		const char *last = strrchr(device->path, '/') + 1;
+		if (strlen(last) < sizeof device->pci)
+			memcpy(device->pci, last, strlen(last) + 1);
+	}
+	if (neap_sysfs_number(-1, NODE_MAX, &device->numa_node, "%s/%s/numa_node", sysfs, below) == NEAP_SYSFS_GARBAGE)
+		neap_topology_warn(topology, "%s: numa_node is not a number from -1 to %d; it counts as near no memory (%s/%s/numa_node)",
+		                   device->name, NODE_MAX, sysfs, below);
+}
+
+static bool has_active_port(const struct neap_topology_device *device)
+{
+	for (uint32_t i = 0; i < device->port_count; i++)
+		if (device->ports[i].status == NEAP_PORT_ACTIVE)
+			return true;
+	return false;
+}
+
+/* --- the filter */
+
+/* The next word of a comma list, blanks around it left out; false at the end. *list_p goes behind it. */
+static bool next_word(const char **list_p, const char **word_p, size_t *length_p)
+{
+	const char *at = *list_p + strspn(*list_p, ", \t");
+	size_t length = strcspn(at, ",");
+	*list_p = at + length;
+	while (length > 0 && (at[length - 1] == ' ' || at[length - 1] == '\t'))
+		length--;
+	*word_p = at;
+	*length_p = length;
+	return length > 0;
+}
+
+static bool is_word(const char *name, const char *word, size_t length)
+{
+	return strlen(name) == length && memcmp(name, word, length) == 0;
+}
+
+static bool passes(const char *filter, const char *name)
+{
+	const char *word;
+	size_t length;
+	while (next_word(&filter, &word, &length))
+		if (is_word(name, word, length))
+			return true;
+	return false;
+}
+
+/* A name in the filter that is no device is a typing error more often than not. */
+static void warn_of_strangers(struct neap_topology *topology, const char *filter)
+{
+	const char *word;
+	size_t length;
+	while (next_word(&filter, &word, &length)) {
+		char shown[NEAP_TOPOLOGY_NAME_SIZE];
+		bool found = false;
+		for (uint32_t i = 0; i < topology->device_count && !found; i++)
+			found = is_word(topology->devices[i].name, word, length);
+		if (!found)
+			neap_topology_warn(topology, "the device filter names %s, which this machine does not have",
+			                   neap_json_printable(word, length, shown, sizeof shown));
+	}
+}
+
+static bool has_words(const char *filter)
+{
+	return filter && filter[strspn(filter, ", \t")];
+}
+
+/* --- all of them */
+
+static void read_devices(struct neap_topology *topology, const char *sysfs, const char *filter)
+{
+	char path[PATH_MAX];
+	static const uint32_t max = NEAP_DEVICES_MAX;
+	sysfs_name names[NEAP_DEVICES_MAX];
+	(void)snprintf(path, sizeof path, "%s/class/infiniband", sysfs);
+	int32_t count = neap_sysfs_list(path, "", names, max);
+	if (count > (int32_t)max)
+		neap_topology_warn(topology, "there are %d RDMA devices; the first %u are used", count, max);
+	for (int32_t i = 0; i < count && i < (int32_t)max; i++) {
+		struct neap_topology_device *device = &topology->devices[neap_topology_add_device(topology, names[i])];
+		read_place(topology, sysfs, device);
+		read_ports(topology, sysfs, device);
+		if (has_words(filter) && !passes(filter, device->name))
+			device->unusable = FILTERED;
+		else if (!has_active_port(device))
+			device->unusable = NO_PORT;
+	}
+	if (has_words(filter))
+		warn_of_strangers(topology, filter);
+}
+
+static bool add_cpu_row(struct neap_topology *topology, uint32_t node)
+{
+	char location[NEAP_TOPOLOGY_LOCATION_SIZE];
+	(void)snprintf(location, sizeof location, "cpu:%u", node);
+	struct neap_topology_row *row = neap_topology_add_row(topology, location);
+	if (!row)
+		return false;
+	for (uint32_t i = 0; i < topology->device_count; i++)
+		if (topology->devices[i].numa_node == (int32_t)node)
+			row->order[row->count++] = (uint8_t)i;
+	row->preferred = row->count;
+	for (uint32_t i = 0; i < topology->device_count; i++)
+		if (topology->devices[i].numa_node != (int32_t)node)
+			row->order[row->count++] = (uint8_t)i;
+	return true;
+}
+
+/* Nodes need not be numbered without gaps. */
+static bool add_cpu_rows(struct neap_topology *topology, const char *sysfs)
+{
+	char path[PATH_MAX];
+	sysfs_name *names = malloc(NEAP_TOPOLOGY_ROWS_MAX * sizeof *names);
+	bool ok = names != NULL;
+	(void)snprintf(path, sizeof path, "%s/devices/system/node", sysfs);
+	int32_t count = ok ? neap_sysfs_list(path, "node", names, NEAP_TOPOLOGY_ROWS_MAX) : 0;
+	for (int32_t i = 0; ok && i < count && i < (int32_t)NEAP_TOPOLOGY_ROWS_MAX; i++) {
+		uint32_t node;
+		if (neap_sysfs_digits(names[i] + strlen("node"), &node) && node <= NODE_MAX)
+			ok = add_cpu_row(topology, node);
+	}
+	free(names);
+	if (count > (int32_t)NEAP_TOPOLOGY_ROWS_MAX)
+		neap_topology_warn(topology, "there are %d NUMA nodes; the first %u have a row", count, NEAP_TOPOLOGY_ROWS_MAX);
+	return ok && (topology->row_count > 0 || add_cpu_row(topology, 0));
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat status;
+	return path && *path && strlen(path) < PATH_MAX / 2 && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int neap_topology_discover(const char *sysfs, const char *filter, struct neap_topology **topology_p, char *why, size_t why_size)
+{
+	*topology_p = NULL;
+	if (!is_directory(sysfs)) {
+		(void)snprintf(why, why_size, "%.128s is no directory, and tells nothing of this machine's devices; /sys is the usual one",
+		               sysfs ? sysfs : "(none)");
+		return NEAP_EINVAL;
+	}
+	struct neap_topology *topology = neap_topology_new();
+	if (topology)
+		read_devices(topology, sysfs, filter);
+	if (!topology || !add_cpu_rows(topology, sysfs)) {
+		neap_topology_free(topology);
+		(void)snprintf(why, why_size, "out of memory (topology)");
+		return NEAP_ENOMEM;
+	}
+	*topology_p = topology;
+	return NEAP_OK;
+}
+
+/* --- accelerators */
+
+/* As the others measure it: the number of slashes in what is left of both paths behind the characters that they share. */
+static uint32_t pci_distance(const char *a, const char *b)
+{
+	uint32_t distance = 0;
+	while (*a && *a == *b)
+		a++, b++;
+	for (; *a; a++)
+		distance += *a == '/';
+	for (; *b; b++)
+		distance += *b == '/';
+	return distance;
+}
+
+/* Those on the node; when there are none, or it is not known, all. */
+static uint64_t candidates(const struct neap_topology *topology, int32_t numa_node)
+{
+	uint64_t near = 0, all = 0;
+	for (uint32_t i = 0; i < topology->device_count; i++) {
+		const struct neap_topology_device *device = &topology->devices[i];
+		if (device->unusable || !device->path[0])
+			continue;
+		all |= UINT64_C(1) << i;
+		if (numa_node >= 0 && device->numa_node == numa_node)
+			near |= UINT64_C(1) << i;
+	}
+	return near ? near : all;
+}
+
+static uint64_t nearest(const struct neap_topology *topology, const char *path, uint64_t among)
+{
+	uint32_t least = UINT32_MAX;
+	uint64_t found = 0;
+	for (uint32_t i = 0; i < topology->device_count; i++) {
+		if (!(among >> i & 1))
+			continue;
+		uint32_t distance = pci_distance(topology->devices[i].path, path);
+		if (distance < least) {
+			least = distance;
+			found = 0;
+		}
+		if (distance == least)
+			found |= UINT64_C(1) << i;
+	}
+	return found;
+}
+
+static void fill_accelerator(const struct neap_topology *topology, struct neap_topology_row *row, uint64_t preferred)
+{
+	for (uint32_t i = 0; i < topology->device_count; i++)
+		if (preferred >> i & 1)
+			row->order[row->count++] = (uint8_t)i;
+	row->preferred = row->count;
+	for (uint32_t i = 0; i < topology->device_count; i++)
+		if (!(preferred >> i & 1))
+			row->order[row->count++] = (uint8_t)i;
+}
+
+static bool lower_bdf(const char *bdf, char lower[16])
+{
+	size_t length = strnlen(bdf, 16);
+	if (length == 0 || length == 16 || strspn(bdf, "0123456789abcdefABCDEF:.") != length || strstr(bdf, ".."))
+		return false;
+	for (size_t i = 0; i <= length; i++)
+		lower[i] = (char)tolower((unsigned char)bdf[i]);
+	return true;
+}
+
+int neap_topology_add_accelerator(struct neap_topology *topology, const char *sysfs, const char *location, const char *bdf, char *why,
+                                  size_t why_size)
+{
+	char below[64], path[NEAP_TOPOLOGY_PATH_SIZE], lower[16];
+	int32_t numa_node = -1;
+	size_t length = strnlen(location, NEAP_TOPOLOGY_LOCATION_SIZE);
+	if (length == 0 || length == NEAP_TOPOLOGY_LOCATION_SIZE || neap_topology_row(topology, location) || !lower_bdf(bdf, lower)) {
+		(void)snprintf(why, why_size,
+		               "accelerator %.40s at %.40s: a location of 1 to %u bytes that has no row yet and a PCI address such as 0000:3b:00.0 "
+		               "are needed", location, bdf, NEAP_TOPOLOGY_LOCATION_SIZE - 1);
+		return NEAP_EINVAL;
+	}
+	(void)snprintf(below, sizeof below, "bus/pci/devices/%s", lower);
+	if (!neap_sysfs_real(path, sizeof path, sysfs, below)) {
+		(void)snprintf(why, why_size, "accelerator %s: there is no PCI device %s (%.128s/%s)", location, lower, sysfs, below);
+		return NEAP_ENODEV;
+	}
+	(void)neap_sysfs_number(-1, NODE_MAX, &numa_node, "%s/%s/numa_node", sysfs, below);
+	struct neap_topology_row *row = neap_topology_add_row(topology, location);
+	if (!row) {
+		bool full = topology->row_count == NEAP_TOPOLOGY_ROWS_MAX;
+		(void)snprintf(why, why_size, full ? "accelerator %s: there are %u locations already" : "accelerator %s: out of memory", location,
+		               NEAP_TOPOLOGY_ROWS_MAX);
+		return full ? NEAP_ELIMIT : NEAP_ENOMEM;
+	}
+	fill_accelerator(topology, row, nearest(topology, path, candidates(topology, numa_node)));
+	return NEAP_OK;
+}
