@@ -2,6 +2,7 @@
 #include "apps/client/command.h"
 #include "apps/client/daemon.h"
 #include "apps/client/replay.h"
+#include "apps/client/topology.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -12,9 +13,11 @@ int main(int argc, char **argv)
 		return result;
 	if (argc > 1 && !strcmp(argv[1], "replay"))
 		return client_replay(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "topology"))
+		return client_topology(argc - 1, argv + 1);
 	if (argc > 1 && argv[1][0] != '-') {
-		fprintf(stderr, "neap-client: %s is no command; there are put, get, rm, exists, ls, stat, health and replay, and without one it "
-		                "serves (`neap-client --help`)\n", argv[1]);
+		fprintf(stderr, "neap-client: %s is no command; there are put, get, rm, exists, ls, stat, health, replay and topology, and "
+		                "without one it serves (`neap-client --help`)\n", argv[1]);
 		return CLIENT_USAGE;
 	}
 	return client_daemon(argc, argv);

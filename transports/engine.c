@@ -185,6 +185,8 @@ static int make_home(struct neap_engine *engine, const struct neap_engine_option
 {
 	int error = neap_options_fill(engine, options, why, why_size);
 	if (!error)
+		error = neap_options_check_files(engine, why, why_size);
+	if (!error)
 		error = neap_name_resolve(engine, why, why_size);
 	if (error)
 		return error;

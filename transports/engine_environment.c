@@ -119,9 +119,16 @@ static int read_metadata(struct neap_engine_options *options, char *why, size_t 
 	return read_number("MC_REDIS_DB_INDEX", 0, 255, &options->redis_database, why, why_size);
 }
 
+static void read_devices(struct neap_engine_options *options)
+{
+	read_text("MC_CUSTOM_TOPO_JSON", &options->topology_file);
+	read_text("MC_TE_FILTERS", &options->device_filter);
+}
+
 static int read_all(struct neap_engine_options *options, char *why, size_t why_size)
 {
 	int error = read_ports(options, why, why_size);
+	read_devices(options);
 	if (!error)
 		error = read_number("MC_TCP_MAX_CONNECTIONS_PER_PEER", 1, 16, &options->lanes_per_peer, why, why_size);
 	if (!error)

@@ -1,5 +1,6 @@
 /* Options: defaults, ranges, copies of the texts. */
 #include "transports/engine_state.h"
+#include "transports/topology/topology.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -89,21 +90,30 @@ static int copy_text(struct neap_engine *engine, uint32_t which, const char **te
 static int copy_texts(struct neap_engine *engine, char *why, size_t why_size)
 {
 	struct neap_engine_options *filled = &engine->options;
-	const char **texts[NEAP_TEXTS] = {&filled->metadata,        &filled->local_name,       &filled->bind_address,
-	                                  &filled->congestion,      &filled->advertised_host,  &filled->metadata_cluster,
-	                                  &filled->metadata_ca_file, &filled->redis_username,  &filled->redis_password,
-	                                  &filled->metadata_certificate_file, &filled->metadata_key_file, &filled->etcd_username,
-	                                  &filled->etcd_password};
-	static const char *const names[NEAP_TEXTS] = {"metadata",         "local_name",       "bind_address",
-	                                              "congestion",       "advertised_host",  "metadata_cluster",
-	                                              "metadata_ca_file", "redis_username",   "redis_password",
-	                                              "metadata_certificate_file", "metadata_key_file", "etcd_username",
-	                                              "etcd_password"};
+	const struct {
+		const char *name, **text;
+	} texts[NEAP_TEXTS] = {
+		{"metadata", &filled->metadata},
+		{"local_name", &filled->local_name},
+		{"bind_address", &filled->bind_address},
+		{"congestion", &filled->congestion},
+		{"advertised_host", &filled->advertised_host},
+		{"metadata_cluster", &filled->metadata_cluster},
+		{"metadata_ca_file", &filled->metadata_ca_file},
+		{"metadata_certificate_file", &filled->metadata_certificate_file},
+		{"metadata_key_file", &filled->metadata_key_file},
+		{"redis_username", &filled->redis_username},
+		{"redis_password", &filled->redis_password},
+		{"etcd_username", &filled->etcd_username},
+		{"etcd_password", &filled->etcd_password},
+		{"topology_file", &filled->topology_file},
+		{"device_filter", &filled->device_filter},
+	};
 	for (uint32_t i = 0; i < NEAP_TEXTS; i++) {
-		int error = copy_text(engine, i, texts[i]);
+		int error = copy_text(engine, i, texts[i].text);
 		if (error) {
 			/* What was not copied is the caller's, not ours to free. */
-			snprintf(why, why_size, error == NEAP_ENOMEM ? "out of memory (%s)" : "%s is longer than 1023 bytes", names[i]);
+			snprintf(why, why_size, error == NEAP_ENOMEM ? "out of memory (%s)" : "%s is longer than 1023 bytes", texts[i].name);
 			return error;
 		}
 	}
@@ -141,6 +151,19 @@ int neap_options_fill(struct neap_engine *engine, const struct neap_engine_optio
 	if (!error)
 		error = check_metadata(engine, why, why_size);
 	return error ? error : copy_texts(engine, why, why_size);
+}
+
+/* A mistake in the topology is found when the program starts, not when the first device is opened. Which devices there are is not asked:
+ * this process may have none. */
+int neap_options_check_files(struct neap_engine *engine, char *why, size_t why_size)
+{
+	const char *path = engine->options.topology_file;
+	if (!path || neap_reactor_simulated(engine->reactor))
+		return NEAP_OK;
+	struct neap_topology *topology = neap_topology_new();
+	int error = topology ? neap_topology_read_file(topology, path, why, why_size) : NEAP_ENOMEM;
+	neap_topology_free(topology);
+	return error;
 }
 
 void neap_options_free(struct neap_engine *engine)

@@ -180,7 +180,7 @@ void neap_publish_boot_id(struct neap_engine *engine);
 
 /* --- the engine (engine.c, engine_close.c, engine_options.c, engine_name.c) */
 
-enum { NEAP_TEXTS = 13 };
+enum { NEAP_TEXTS = 15 };
 
 /* What the owner of an engine is told of its publication. */
 struct neap_publication {
@@ -269,6 +269,8 @@ void neap_engine_free(struct neap_engine *engine);
 
 /* Copies and completes options; texts are allocated. */
 int neap_options_fill(struct neap_engine *engine, const struct neap_engine_options *given, char *why, size_t why_size);
+/* Files that options name are read once, for what is wrong in them; not when simulated. Waits for the disk. */
+int neap_options_check_files(struct neap_engine *engine, char *why, size_t why_size);
 void neap_options_free(struct neap_engine *engine);
 /* Host, bind address. */
 int neap_name_resolve(struct neap_engine *engine, char *why, size_t why_size);

@@ -105,7 +105,7 @@ const struct app_program client_program = {
 	.name = "neap-client",
 	.purpose = "Holds values for a cluster, and lets processes of this machine put and get values wherever they lie.\n"
 			   "With a command it asks one that runs: put, get, rm, exists, ls, stat, health (`neap-client put --help`).\n"
-			   "`neap-client replay` plays a trace.",
+			   "`neap-client replay` plays a trace, `neap-client topology` shows the RDMA devices of this machine.",
 	.examples = "A cluster on one machine, in a terminal each (--first: no values can be anywhere yet):\n"
 				"  neap-master --first\n"
 				"  neap-client --http_port 9004\n"

@@ -80,6 +80,11 @@ struct neap_engine_options {
 	bool checksum;               /* crc32c on payloads between Neap peers that both ask for it */
 	bool no_local_path;          /* requests to our own segment go through TCP (tests): open it by its name, 0 is refused */
 	const char *congestion;      /* "auto" (default), "system", or a name: TCP_CONGESTION */
+
+	/* For transports with devices: docs/TOPOLOGY.md. TCP uses neither. */
+	const char *topology_file;   /* the priority matrix, instead of the one that is found (MC_CUSTOM_TOPO_JSON). It is read at create,
+	                                and one that cannot be read or is wrong stops the start, whatever the transport */
+	const char *device_filter;   /* a comma list of the devices that may be used; default: all (MC_TE_FILTERS) */
 };
 
 /* Options from the MC_* environment variables of docs/OPERATING.md; a bad value is NEAP_EINVAL with name, value and range in `why`. */

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -239,12 +240,45 @@ class Programs(unittest.TestCase):
             manual = file.read().replace("\\-", "-")
         documented = set(re.findall(r"^\.(?:BI?|BR) --([a-z_]+)", manual, re.M)) | set(re.findall(r'" --([a-z_]+)', manual))
         flags = set()
-        for words in ([], ["put"], ["get"], ["rm"], ["exists"], ["ls"], ["stat"], ["health"], ["replay"]):
+        for words in ([], ["put"], ["get"], ["rm"], ["exists"], ["ls"], ["stat"], ["health"], ["replay"], ["topology"]):
             done = client(*(words + ["--help"]))
             self.assertEqual((done.returncode, done.stderr), (OK, b""), words)
             flags |= set(re.findall(r"^  --([a-z_]+)", done.stdout.decode(), re.M))
         self.assertEqual(flags - documented, set(), "in --help, not in the manual")
         self.assertEqual(documented - flags - {"flag"}, set(), "in the manual, not in --help")
+
+    def test_topology_of_a_machine_made_of_files(self):
+        with tempfile.TemporaryDirectory() as root:
+            def put(path, text):
+                os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+                with open(os.path.join(root, path), "w") as file:
+                    file.write(text)
+            for i, status in enumerate(("4: ACTIVE\n", "1: DOWN\n", "4: ACTIVE\n")):
+                device = "class/infiniband/mlx5_%d/" % i
+                put(device + "device/numa_node", "%d\n" % (i % 2))
+                put(device + "ports/1/state", status)
+                put(device + "ports/1/link_layer", "Ethernet\n")
+                put(device + "ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a4d:000%d\n" % i)
+                put(device + "ports/1/gid_attrs/types/3", "RoCE v2\n")
+            for node in (0, 1):
+                put("devices/system/node/node%d/cpulist" % node, "0\n")
+            done = client("topology", "--sysfs=" + root)
+            self.assertEqual((done.returncode, done.stderr), (OK, b""))
+            self.assertEqual(json.loads(done.stdout), {"cpu:0": [["mlx5_0", "mlx5_2"], []], "cpu:1": [[], ["mlx5_0", "mlx5_2"]]})
+
+            put("own.json", '{"cpu:0": [["mlx5_2"], ["mlx5_9"]]}')
+            done = client("topology", "--sysfs", root, "--all", env={"MC_CUSTOM_TOPO_JSON": root + "/own.json"})
+            shown = json.loads(done.stdout)
+            self.assertEqual(shown["priority_matrix"], {"cpu:0": [["mlx5_2"], []]})
+            self.assertEqual([device["name"] for device in shown["devices"]], ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_9"])
+            self.assertEqual(shown["devices"][1]["unusable"], "no port of it is ACTIVE")
+            self.assertEqual(shown["devices"][2]["ports"][0]["gid"], "00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02")
+            self.assertEqual(shown["devices"][2]["ports"][0]["gid_index"], 3)
+            self.assertIn("mlx5_9", done.stderr.decode())
+
+            put("own.json", '{"cpu:0": [["mlx5_2"], 7]}')
+            self.wrong(2, ["topology", "--sysfs=" + root, "--topology_file=" + root + "/own.json"], ["own.json", "cpu:0[1]", "array"])
+            self.wrong(3, ["topology", "--sysfs=" + root + "/nowhere"], ["--sysfs", "nowhere"])
 
     def wrong(self, status, arguments, words, env=None):
         done = client(*arguments, env=env)

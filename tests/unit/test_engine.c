@@ -117,6 +117,8 @@ static const struct {
 	{{.metadata = "https://127.0.0.1:8080/metadata", .metadata_ca_file = "/nowhere/ca.pem"}, NEAP_EINVAL, "/nowhere/ca.pem"},
 	{{.metadata = "zookeeper://x"}, NEAP_EINVAL, "P2PHANDSHAKE"},
 	{{.metadata = "p2phandshake"}, NEAP_EINVAL, "P2PHANDSHAKE"},
+	{{.topology_file = "/nowhere/topology.json"}, NEAP_EINVAL, "topology file /nowhere/topology.json: cannot be read: No such file"},
+	{{.topology_file = "/dev/null"}, NEAP_EJSON, "topology file /dev/null: document: the text ends at byte 0"},
 };
 
 START_TEST(bad_options_are_refused_with_a_reason)
@@ -298,11 +300,17 @@ START_TEST(environment_of_several)
 	setenv("MC_MIN_RPC_PORT", "20100", 1);
 	setenv("MC_TCP_PROTO", "1", 1);
 	setenv("MC_USE_IPV6", "0", 1);
+	setenv("MC_CUSTOM_TOPO_JSON", "/etc/topology.json", 1);
+	setenv("MC_TE_FILTERS", "mlx5_0, mlx5_1", 1);
 	ck_assert_int_eq(neap_engine_options_from_environment(&options, NULL, 0), 0);
 	ck_assert_uint_eq(options.port_min, 20100);
 	ck_assert_uint_eq(options.port_max, 20300);
 	ck_assert(options.v1_only);
 	ck_assert_ptr_null(options.local_name);
+	ck_assert_str_eq(options.topology_file, "/etc/topology.json");
+	ck_assert_str_eq(options.device_filter, "mlx5_0, mlx5_1");
+	setenv("MC_CUSTOM_TOPO_JSON", "", 1);
+	options.topology_file = NULL;
 	setenv("MC_USE_IPV6", "1", 1);
 	setenv("MC_TCP_PROTO", "2", 1);
 	ck_assert_int_eq(neap_engine_options_from_environment(&options, NULL, 0), 0);

@@ -67,10 +67,12 @@ static void read_place(struct neap_topology *topology, const char *sysfs, struct
 {
 	char below[sizeof "class/infiniband//device" + NEAP_TOPOLOGY_NAME_SIZE];
 	(void)snprintf(below, sizeof below, "class/infiniband/%s/device", device->name);
-	if (neap_sysfs_real(device->path, sizeof device->path, sysfs, below)) {
+	if (neap_sysfs_real(device->path, sizeof device->path, sysfs, below) && strncmp(device->path, "/devices/", 9) == 0) {
 		const char *last = strrchr(device->path, '/') + 1;
 		if (strlen(last) < sizeof device->pci)
 			memcpy(device->pci, last, strlen(last) + 1);
+	} else {
+		device->path[0] = '\0'; /* in a copy without its links it is nowhere */
 	}
 	if (neap_sysfs_number(-1, NODE_MAX, &device->numa_node, "%s/%s/numa_node", sysfs, below) == NEAP_SYSFS_GARBAGE)
 		neap_topology_warn(topology, "%s: numa_node is not a number from -1 to %d; it counts as near no memory (%s/%s/numa_node)",
