@@ -246,6 +246,8 @@ START_TEST(hostile_trees)
 	sysfs_put("99999\n", "class/infiniband/far/device/numa_node");
 	sysfs_put("-2\n", "class/infiniband/negative/device/numa_node");
 	sysfs_link("/", "class/infiniband/escape/device");
+	sysfs_put("4: ACTIVE\n", "class/infiniband/\xff\xfe/ports/1/state"); /* could not even be written down */
+	sysfs_put("4: ACTIVE\n", "class/infiniband/a\nb/ports/1/state");
 	discover(NULL);
 	ck_assert_int_ge(neap_topology_find(topology, name), 0);
 	ck_assert_int_eq(topology->devices[neap_topology_find(topology, "endless")].numa_node, -1);
@@ -392,7 +394,7 @@ START_TEST(a_file_has_limits)
 	topology = neap_topology_new();
 	char *text = long_text("{\"cpu:0\": [[", 65, "\"d%d\"", "], []]}");
 	ck_assert_int_eq(read_text(text), NEAP_ELIMIT);
-	ck_assert_str_eq(why, "cpu:0[0][64]: with \"d64\" there are more than 64 devices, those of this machine among them");
+	ck_assert_str_eq(why, "cpu:0[0][64]: is one device more than 64, those of this machine among them");
 	free(text);
 	text = long_text("{", 513, "\"cpu:%d\": [[], []]", "}");
 	ck_assert_int_eq(read_text(text), NEAP_ELIMIT);
@@ -544,6 +546,85 @@ START_TEST(a_dead_device_is_gone_everywhere)
 }
 END_TEST
 
+/* What a reader of Mooncake's makes of the document: the devices in the order in which it meets them in its hash map. */
+static void number_as_readers_do(const struct neap_descriptor *read, const char *numbered[NEAP_DEVICES_MAX], uint32_t *count_p)
+{
+	const char *keys[NEAP_TOPOLOGY_ROWS_MAX];
+	uint32_t walk[NEAP_TOPOLOGY_ROWS_MAX];
+	*count_p = 0;
+	for (uint32_t i = 0; i < read->priority_count; i++)
+		keys[i] = read->priority[i].location;
+	unordered_real_walk(keys, read->priority_count, walk);
+	for (uint32_t i = 0; i < read->priority_count; i++) {
+		const struct neap_priority_row *row = &read->priority[walk[i]];
+		for (uint32_t k = 0; k < row->preferred_count + row->available_count; k++) {
+			const char *name = k < row->preferred_count ? row->preferred[k] : row->available[k - row->preferred_count];
+			uint32_t at = 0;
+			while (at < *count_p && strcmp(numbered[at], name) != 0)
+				at++;
+			if (at == *count_p)
+				numbered[(*count_p)++] = name;
+		}
+	}
+}
+
+/* Any machine with up to 12 devices and 40 locations, some of its devices dead. */
+static void make_any_machine(unsigned *seed)
+{
+	uint32_t devices = 1 + (uint32_t)rand_r(seed) % 12, rows = 1 + (uint32_t)rand_r(seed) % 40;
+	neap_topology_free(topology);
+	topology = neap_topology_new();
+	for (uint32_t i = 0; i < devices; i++) {
+		char name[16];
+		snprintf(name, sizeof name, "mlx5_%u", i);
+		neap_topology_add_device(topology, name);
+		if (rand_r(seed) % 5 == 0)
+			neap_topology_lose(topology, i, "dead");
+	}
+	for (uint32_t i = 0; i < rows; i++) {
+		char location[16];
+		snprintf(location, sizeof location, rand_r(seed) % 2 ? "cpu:%u" : "cuda:%u", i);
+		struct neap_topology_row *row = neap_topology_add_row(topology, location);
+		for (uint32_t k = 0; k < devices; k++) {
+			uint8_t device = (uint8_t)((uint32_t)rand_r(seed) % devices);
+			if (!memchr(row->order, device, row->count))
+				row->order[row->count++] = device;
+		}
+		row->preferred = (uint32_t)rand_r(seed) % (row->count + 1);
+	}
+}
+
+START_TEST(readers_get_the_device_that_they_mean)
+{
+	unsigned seed = 815 + (unsigned)_i;
+	for (int round = 0; round < 50; round++) {
+		const char *names[NEAP_DEVICES_MAX], *numbered[NEAP_DEVICES_MAX];
+		struct neap_descriptor *read;
+		uint32_t count;
+		size_t length;
+		char *text;
+		make_any_machine(&seed);
+		for (uint32_t i = 0; i < topology->device_count; i++)
+			names[i] = topology->devices[i].name;
+		describe(names, topology->device_count);
+		publish();
+		ck_assert_int_eq(neap_descriptor_encode(descriptor, 0, true, SIZE_MAX, &text, &length, why, sizeof why), 0);
+		ck_assert_int_eq(neap_descriptor_decode(text, length, &read, why, sizeof why), 0);
+		number_as_readers_do(read, numbered, &count);
+		ck_assert_uint_eq(count, read->device_count);
+		for (uint32_t i = 0; i < count; i++) {
+			int ours = neap_topology_find(topology, numbered[i]);
+			ck_assert_msg(strcmp(numbered[i], read->devices[i].name) == 0, "seed %d round %d: %s is number %u", _i, round, numbered[i], i);
+			ck_assert_ptr_null(topology->devices[ours].unusable);
+			ck_assert_uint_eq(read->buffers[0].rkeys[i], 100 + (uint32_t)ours);
+		}
+		free(text);
+		neap_descriptor_free(read);
+		neap_descriptor_free(descriptor);
+	}
+}
+END_TEST
+
 START_TEST(what_cannot_be_published_stays)
 {
 	static const char *const names[] = {"a", "b", "a"};
@@ -664,6 +745,7 @@ int main(void)
 	tcase_add_test(files, the_matrix_is_a_file);
 	tcase_add_test(told, devices_in_the_order_of_readers);
 	tcase_add_test(told, a_dead_device_is_gone_everywhere);
+	tcase_add_loop_test(told, readers_get_the_device_that_they_mean, 0, 10);
 	tcase_add_test(told, what_cannot_be_published_stays);
 	tcase_add_test(told, hash_maps_as_measured);
 	tcase_add_loop_test(told, hash_maps_as_they_are, 0, 5);

@@ -87,49 +87,93 @@ void neap_path_local(const struct neap_topology *topology, const char *location,
 
 /* --- the peer's */
 
-static void add_remote(const struct neap_descriptor *descriptor, uint32_t device, struct neap_path_side *side)
+/* The peer's devices by name: a matrix has up to 65536 names, of a stranger's choice. */
+struct remote_names {
+	const struct neap_descriptor *descriptor;
+	uint32_t count;
+	uint8_t sorted[NEAP_DEVICES_MAX]; /* indices of devices; of those with one name the first alone, which is what readers mean */
+};
+
+/* Where the name is, or would have to be. */
+static uint32_t find_name(const struct remote_names *names, const char *name, bool *found_p)
+{
+	uint32_t low = 0, high = names->count;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		int order = strcmp(name, names->descriptor->devices[names->sorted[middle]].name);
+		if (order == 0) {
+			*found_p = true;
+			return middle;
+		}
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	*found_p = false;
+	return low;
+}
+
+static void sort_names(const struct neap_descriptor *descriptor, struct remote_names *names)
+{
+	names->descriptor = descriptor;
+	names->count = 0;
+	for (uint32_t i = 0; i < descriptor->device_count && i < NEAP_DEVICES_MAX; i++) {
+		bool found;
+		uint32_t at = find_name(names, descriptor->devices[i].name, &found);
+		if (found)
+			continue;
+		memmove(names->sorted + at + 1, names->sorted + at, names->count - at);
+		names->sorted[at] = (uint8_t)i;
+		names->count++;
+	}
+}
+
+static void add_remote(const struct remote_names *names, uint32_t device, struct neap_path_side *side)
 {
 	if (memchr(side->device, (int)device, side->count))
 		return;
-	side->names[side->count] = descriptor->devices[device].name;
+	side->names[side->count] = names->descriptor->devices[device].name;
 	side->device[side->count++] = (uint8_t)device;
 }
 
-static void add_named(const struct neap_descriptor *descriptor, char *const *names, uint32_t count, struct neap_path_side *side)
+static void add_named(const struct remote_names *names, char *const *named, uint32_t count, struct neap_path_side *side)
 {
-	uint32_t devices = descriptor->device_count < NEAP_DEVICES_MAX ? descriptor->device_count : NEAP_DEVICES_MAX;
-	for (uint32_t i = 0; i < count; i++)
-		for (uint32_t k = 0; k < devices; k++)
-			if (strcmp(descriptor->devices[k].name, names[i]) == 0) {
-				add_remote(descriptor, k, side);
-				break; /* of two devices of one name readers mean the first */
-			}
+	for (uint32_t i = 0; i < count && side->count < names->count; i++) {
+		bool found;
+		uint32_t at = find_name(names, named[i], &found);
+		if (found)
+			add_remote(names, names->sorted[at], side);
+	}
 }
 
-static void add_all(const struct neap_descriptor *descriptor, struct neap_path_side *side)
+static void add_all(const struct remote_names *names, struct neap_path_side *side)
 {
-	for (uint32_t i = 0; i < descriptor->device_count && i < NEAP_DEVICES_MAX; i++)
-		add_remote(descriptor, i, side);
+	for (uint32_t i = 0; i < names->descriptor->device_count && i < NEAP_DEVICES_MAX; i++)
+		if (memchr(names->sorted, (int)i, names->count))
+			add_remote(names, i, side);
 }
 
-static void add_row(const struct neap_descriptor *descriptor, const struct neap_priority_row *row, struct neap_path_side *side)
+static void add_row(const struct remote_names *names, const struct neap_priority_row *row, struct neap_path_side *side)
 {
-	add_named(descriptor, row->preferred, row->preferred_count, side);
+	add_named(names, row->preferred, row->preferred_count, side);
 	side->preferred = side->count;
-	add_named(descriptor, row->available, row->available_count, side);
+	add_named(names, row->available, row->available_count, side);
 }
 
 void neap_path_remote(const struct neap_descriptor *descriptor, const char *location, struct neap_path_side *side)
 {
+	struct remote_names names;
+	sort_names(descriptor, &names);
 	side->count = side->preferred = 0;
-	for (uint32_t i = 0; i < descriptor->priority_count; i++)
+	for (uint32_t i = 0; i < descriptor->priority_count && side->count == 0; i++)
 		if (strcmp(descriptor->priority[i].location, location) == 0)
-			add_row(descriptor, &descriptor->priority[i], side);
+			add_row(&names, &descriptor->priority[i], side);
 	if (side->count > 0)
 		return;
-	for (uint32_t i = 0; i < descriptor->priority_count; i++)
-		add_row(descriptor, &descriptor->priority[i], side);
+	for (uint32_t i = 0; i < descriptor->priority_count && side->count < names.count; i++)
+		add_row(&names, &descriptor->priority[i], side);
 	if (side->count == 0) /* no matrix that says anything */
-		add_all(descriptor, side);
+		add_all(&names, side);
 	side->preferred = side->count;
 }

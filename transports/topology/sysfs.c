@@ -122,6 +122,17 @@ static void keep_name(char (*names)[NEAP_SYSFS_NAME_SIZE], uint32_t max, uint32_
 	memcpy(names[at], name, strlen(name) + 1);
 }
 
+static bool is_name(const char *name)
+{
+	size_t length = strnlen(name, NEAP_SYSFS_NAME_SIZE);
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || length == NEAP_SYSFS_NAME_SIZE)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if (name[i] <= 0x20 || name[i] > 0x7e)
+			return false;
+	return true;
+}
+
 int32_t neap_sysfs_list(const char *path, const char *prefix, char (*names)[NEAP_SYSFS_NAME_SIZE], uint32_t max)
 {
 	DIR *directory = opendir(path);
@@ -130,12 +141,8 @@ int32_t neap_sysfs_list(const char *path, const char *prefix, char (*names)[NEAP
 	if (!directory)
 		return -1;
 	for (uint32_t looked = 0; looked < NEAP_SYSFS_ENTRIES_MAX && (entry = readdir(directory)); looked++) {
-		const char *name = entry->d_name;
-		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strncmp(name, prefix, strlen(prefix)) != 0 ||
-		    strnlen(name, NEAP_SYSFS_NAME_SIZE) == NEAP_SYSFS_NAME_SIZE)
-			continue;
-		keep_name(names, max, count, name);
-		count++;
+		if (is_name(entry->d_name) && strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+			keep_name(names, max, count++, entry->d_name);
 	}
 	(void)closedir(directory);
 	return (int32_t)count;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define NEAP_SYSFS_NAME_SIZE 64u
+#define NEAP_SYSFS_NODE_MAX 4095      /* NUMA nodes: more than any kernel is built for */
 #define NEAP_SYSFS_ENTRIES_MAX 65536u /* of a directory; more are not looked at */
 
 /* The first line of the file whose path `format` makes, without blanks at its ends, NUL-terminated. False: no file, an empty one, or
@@ -19,8 +20,9 @@ enum neap_sysfs_answer { NEAP_SYSFS_READ, NEAP_SYSFS_ABSENT, NEAP_SYSFS_GARBAGE 
 /* A whole number as that line. ABSENT: there is no file. GARBAGE: something else is, or it is not in [min, max]. *value_p then stays. */
 enum neap_sysfs_answer neap_sysfs_number(int32_t min, int32_t max, int32_t *value_p, const char *format, ...) NEAP_PRINTF(4, 5);
 
-/* Names in the directory `path` that begin with `prefix`, in the order of neap_topology_compare, of which the first `max` are kept:
- * neither "." nor "..", nor longer than NEAP_SYSFS_NAME_SIZE - 1. Their number, also of those not kept; -1: no directory. */
+/* Names in the directory `path` that begin with `prefix`, in the order of neap_topology_compare, of which the first `max` are kept. Names
+ * that no device has are passed over: "." and "..", those longer than NEAP_SYSFS_NAME_SIZE - 1, those with other bytes than printable
+ * ASCII. Their number, also of those not kept; -1: no directory. */
 int32_t neap_sysfs_list(const char *path, const char *prefix, char (*names)[NEAP_SYSFS_NAME_SIZE], uint32_t max);
 
 /* Where `root`/`below` really is, as a path below the real root ("/devices/pci0000:16/0000:17:00.0"). False: nowhere, outside of the

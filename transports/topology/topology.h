@@ -74,7 +74,7 @@ struct neap_topology {
 struct neap_topology *neap_topology_new(void);
 void neap_topology_free(struct neap_topology *topology);
 
-/* --- from the system (discover.c, te spec 6) ------------------------------------------------------------------------------------- */
+/* --- from the system (discover.c, accelerator.c, te spec 6) ----------------------------------------------------------------------- */
 
 /* What `sysfs` ("/sys", or a tree like it) says: the devices of class/infiniband, and a row for each devices/system/node/node<N> with
  * the devices of that node as preferred and all others as available. Without any node (a kernel without NUMA) there is a row cpu:0,

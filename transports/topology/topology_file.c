@@ -31,8 +31,8 @@ static bool take_device(struct reading *reading, const char *name, uint32_t *dev
 		return true;
 	}
 	if (topology->device_count == NEAP_DEVICES_MAX)
-		return neap_json_fail(&reading->json, NEAP_ELIMIT, "with \"%s\" there are more than %u devices, those of this machine among them",
-		                      name, NEAP_DEVICES_MAX);
+		return neap_json_fail(&reading->json, NEAP_ELIMIT, "is one device more than %u, those of this machine among them",
+		                      NEAP_DEVICES_MAX);
 	struct neap_topology_device *device = &topology->devices[topology->device_count];
 	*device = (struct neap_topology_device){.numa_node = -1, .unusable = ABSENT};
 	(void)snprintf(device->name, sizeof device->name, "%s", name);
@@ -55,6 +55,14 @@ static bool take_name(struct reading *reading, char name[NEAP_TOPOLOGY_NAME_SIZE
 
 /* --- rows */
 
+static void warn_twice(struct neap_topology *topology, const char *location, const char *name)
+{
+	char shown_location[NEAP_TOPOLOGY_LOCATION_SIZE], shown_name[NEAP_TOPOLOGY_NAME_SIZE];
+	neap_topology_warn(topology, "%s names %s twice; the first one counts",
+	                   neap_json_printable(location, strlen(location), shown_location, sizeof shown_location),
+	                   neap_json_printable(name, strlen(name), shown_name, sizeof shown_name));
+}
+
 static bool take_devices(struct reading *reading, struct neap_topology_row *row)
 {
 	struct neap_json *json = &reading->json;
@@ -66,7 +74,7 @@ static bool take_devices(struct reading *reading, struct neap_topology_row *row)
 		if (!take_name(reading, name) || !take_device(reading, name, &device))
 			return false;
 		if (memchr(row->order, (int)device, row->count)) {
-			neap_topology_warn(reading->topology, "%s names %s twice; the first one counts", row->location, name);
+			warn_twice(reading->topology, row->location, name);
 			continue;
 		}
 		row->order[row->count++] = (uint8_t)device;
@@ -145,11 +153,13 @@ static void weigh_devices(struct reading *reading)
 	struct neap_topology *topology = reading->topology;
 	for (uint32_t i = 0; i < topology->device_count; i++) {
 		struct neap_topology_device *device = &topology->devices[i];
+		char shown[NEAP_TOPOLOGY_NAME_SIZE];
+		neap_json_printable(device->name, strlen(device->name), shown, sizeof shown);
 		if (device->unusable && strcmp(device->unusable, ABSENT) == 0)
-			neap_topology_warn(topology, "%s is named by the topology file, and this machine does not have it", device->name);
+			neap_topology_warn(topology, "%s is " ABSENT, shown);
 		if (!device->unusable && !(reading->named >> i & 1)) {
 			device->unusable = LEFT_OUT;
-			neap_topology_warn(topology, "%s is not named by the topology file, and is not used", device->name);
+			neap_topology_warn(topology, "%s is " LEFT_OUT ", and is not used", shown);
 		}
 	}
 }
