@@ -300,10 +300,12 @@ START_TEST(accelerators_have_the_nearest)
 	ck_assert_int_eq(neap_topology_add_accelerator(topology, sysfs_root, "cuda:0", "0000:15:01.0", why, sizeof why), 0);
 	ck_assert_int_eq(neap_topology_add_accelerator(topology, sysfs_root, "cuda:1", "0000:9F:01.0", why, sizeof why), 0);
 	ck_assert_int_eq(neap_topology_add_accelerator(topology, sysfs_root, "cuda:2", "0000:17:01.0", why, sizeof why), 0);
+	ck_assert_int_eq(neap_topology_add_accelerator(topology, sysfs_root, "cuda:3", "0000:11:01.0", why, sizeof why), 0);
 	matrix_is("{\"cpu:0\":[[\"mlx5_0\",\"mlx5_2\"],[\"mlx5_9\",\"mlx5_15\"]],\"cpu:1\":[[\"mlx5_9\",\"mlx5_15\"],[\"mlx5_0\",\"mlx5_2\"]],"
 	          "\"cuda:0\":[[\"mlx5_2\"],[\"mlx5_0\",\"mlx5_9\",\"mlx5_15\"]],"
 	          "\"cuda:1\":[[\"mlx5_15\"],[\"mlx5_0\",\"mlx5_2\",\"mlx5_9\"]],"
-	          "\"cuda:2\":[[\"mlx5_0\",\"mlx5_2\"],[\"mlx5_9\",\"mlx5_15\"]]}");
+	          "\"cuda:2\":[[\"mlx5_0\",\"mlx5_2\"],[\"mlx5_9\",\"mlx5_15\"]],"
+	          "\"cuda:3\":[[\"mlx5_0\"],[\"mlx5_2\",\"mlx5_9\",\"mlx5_15\"]]}");
 }
 END_TEST
 
