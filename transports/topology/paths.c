@@ -1,15 +1,16 @@
-/* The choice of a path. Each pair of devices has a score, less is better; a score is compared field by field. */
+/* The choice of a path. Each pair of devices has a score, less is better; scores are compared field by field, and equal ones draw lots. */
 #include "transports/topology/paths.h"
 #include <string.h>
 
 #define CLASSES 4u /* of distance: preferred or available, at each end */
 
 struct score {
+	struct neap_path path;
 	uint32_t rank; /* what failed, then distance, then names */
 	uint64_t bytes;
-	uint64_t lot; /* of equals the lower one: as good as drawn, for any subset of pairs that is left */
 };
 
+/* A number for each pair, another one for each question. The lowest of any set of pairs is evenly chosen, whoever else is paused. */
 static uint64_t draw(uint64_t random, struct neap_path path)
 {
 	uint64_t value = random + ((uint64_t)path.local << 8 | path.remote) * UINT64_C(0x9e3779b97f4a7c15);
@@ -43,7 +44,7 @@ static uint32_t class_of(const struct neap_path_question *question, uint32_t at_
 static struct score score_of(const struct neap_path_question *question, uint32_t at_local, uint32_t at_remote, struct neap_path path)
 {
 	bool other_name = question->same_name && strcmp(question->local->names[at_local], question->remote->names[at_remote]) != 0;
-	struct score score = {.lot = draw(question->random, path)};
+	struct score score = {.path = path};
 	score.rank = was_tried(question, path);
 	score.rank = score.rank * 3 + shared(question, path);
 	score.rank = score.rank * CLASSES + class_of(question, at_local, at_remote);
@@ -54,28 +55,29 @@ static struct score score_of(const struct neap_path_question *question, uint32_t
 	return score;
 }
 
-static bool is_better(const struct score *a, const struct score *b)
+static bool is_better(const struct neap_path_question *question, const struct score *a, const struct score *b)
 {
 	if (a->rank != b->rank)
 		return a->rank < b->rank;
-	return a->bytes != b->bytes ? a->bytes < b->bytes : a->lot < b->lot;
+	if (a->bytes != b->bytes)
+		return a->bytes < b->bytes;
+	return draw(question->random, a->path) < draw(question->random, b->path);
 }
 
 struct best {
 	bool found;
 	struct score score;
-	struct neap_path path;
 };
 
 static void look_at(const struct neap_path_question *question, uint32_t at_local, uint32_t at_remote, struct best *best)
 {
 	struct neap_path path = {question->local->device[at_local], question->remote->device[at_remote]};
 	struct score score = score_of(question, at_local, at_remote, path);
-	if (best->found && !is_better(&score, &best->score))
+	if (best->found && !is_better(question, &score, &best->score))
 		return;
 	if (question->paused && question->paused(question->user, path))
 		return;
-	*best = (struct best){.found = true, .score = score, .path = path};
+	*best = (struct best){.found = true, .score = score};
 }
 
 /* All pairs of one class of distance. */
@@ -95,7 +97,7 @@ bool neap_path_choose(const struct neap_path_question *question, struct neap_pat
 	for (uint32_t class = 0; class < CLASSES && !(best.found && question->tried_count == 0); class++)
 		look_through(question, class, &best);
 	if (best.found)
-		*path_p = best.path;
+		*path_p = best.score.path;
 	return best.found;
 }
 
