@@ -87,6 +87,8 @@ static int error_of(const struct neap_http_exchange *exchange, CURLcode code)
 		return exchange->too_long ? NEAP_ELIMIT : NEAP_ENOMEM;
 	if (code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT)
 		return NEAP_ESOCKET;
+	if (code == CURLE_RECV_ERROR && strstr(exchange->detail, "alert")) /* TLS 1.3: what the server thinks of our certificate comes last */
+		return NEAP_EREJECTED;
 	if (code == CURLE_SSL_CONNECT_ERROR || code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
 		return NEAP_EREJECTED;
 	return code == CURLE_OUT_OF_MEMORY ? NEAP_ENOMEM : NEAP_EPEER;

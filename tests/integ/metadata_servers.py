@@ -311,8 +311,9 @@ class EtcdMember:
         """Does not wait: one of several members is not there before the others are. `port`: another one than its own, where nobody looks."""
         self.at = port or self.port
         client, peer = "%s://127.0.0.1:%d" % (self.scheme, self.at), self.peer.split("=")[1]
-        tls = ["--cert-file", self.certificates.server, "--key-file", self.certificates.server + ".key", "--trusted-ca-file",
-               self.certificates.authority] if self.certificates else []
+        tls = ["--cert-file", self.certificates.server, "--key-file", self.certificates.server + ".key"] if self.certificates else []
+        if "--client-cert-auth" in self.flags:
+            tls += ["--trusted-ca-file", self.certificates.authority]  # alone it would ask for certificates too
         self.process = subprocess.Popen(
             ["etcd", "--name", self.name, "--data-dir", self.folder, "--unsafe-no-fsync", "--logger", "zap", "--log-outputs", self.log,
              "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
@@ -410,12 +411,16 @@ class Etcd:
     def running(self):
         return [member for member in self.members if member.process.poll() is None]
 
+    def able(self):
+        """None: they elect a leader just now."""
+        return next((member for member in self.running() if member.is_well()), None)
+
     def call(self, path, **body):
         """By the first member that is able to; as root when there are users."""
         for again in (False, True):
             try:
                 headers = {"Authorization": self.token} if self.token else {}
-                return json.loads(next(member for member in self.running() if member.is_well()).call("/v3/" + path, body, headers))
+                return json.loads(tool.until("a member is able to", self.able).call("/v3/" + path, body, headers))
             except EtcdRefused as refused:
                 if again or not self.token or "token" not in str(refused):
                     raise

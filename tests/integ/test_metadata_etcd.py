@@ -273,7 +273,7 @@ class OverEtcdTls(Etcds):
     def test_files_that_cannot_be_read(self):
         """No start, and never without TLS."""
         for flags in (["metadata_ca_file=/nonexistent"],
-                      ["metadata_ca_file=" + self.server.certificates.authority, "metadata_cert_file=/nonexistent",
+                      ["metadata_ca_file=" + self.server.certificates.authority, "metadata_certificate_file=/nonexistent",
                        "metadata_key_file=/nonexistent"]):
             failed = tool.Tool("metadata=" + self.server.url, *flags).failed
             self.assertIsNotNone(failed)
@@ -287,7 +287,7 @@ class OverEtcdClientCertificates(Etcds):
 
     def test_given(self):
         client = self.server.certificates.client
-        flags = (self.trust, "metadata_cert_file=" + client, "metadata_key_file=" + client + ".key")
+        flags = (self.trust, "metadata_certificate_file=" + client, "metadata_key_file=" + client + ".key")
         target, source = self.start("target", *flags), self.start("source", *flags)
         self.transfer(source, target)
 
