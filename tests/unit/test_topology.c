@@ -144,6 +144,7 @@ START_TEST(node_numbers_may_have_gaps)
 	sysfs_node(0);
 	sysfs_node(2);
 	sysfs_folder("devices/system/node/node2x");
+	sysfs_folder("devices/system/node/node02");
 	sysfs_folder("devices/system/node/node");
 	sysfs_folder("devices/system/node/node99999999");
 	sysfs_put("0,2,10\n", "devices/system/node/online");
@@ -272,8 +273,12 @@ START_TEST(more_devices_than_there_are_places)
 	ck_assert_uint_eq(topology->device_count, NEAP_DEVICES_MAX);
 	ck_assert_str_eq(topology->devices[63].name, "d63");
 	ck_assert_uint_eq(topology->devices[3].port_count, NEAP_TOPOLOGY_PORTS_MAX);
-	warned("there are 70 RDMA devices; the first 64 are used");
+	warned("there are 70 RDMA devices; 64 are looked at, the first by name (a device filter can choose others)");
 	warned("d3 has 12 ports; the first 8 are looked at");
+	discover("d69,d1");
+	matrix_is("{\"cpu:0\":[[],[\"d1\",\"d69\"]]}");
+	ck_assert_uint_eq(topology->device_count, NEAP_DEVICES_MAX);
+	warned("64 are looked at, the first by name, those of the device filter before others");
 }
 END_TEST
 

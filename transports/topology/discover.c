@@ -11,6 +11,8 @@
 #define FILTERED "not named by the device filter"
 #define NO_PORT "no port of it is ACTIVE"
 
+#define LISTED_MAX 1024u /* devices by name, of which NEAP_DEVICES_MAX are kept */
+
 typedef char sysfs_name[NEAP_SYSFS_NAME_SIZE];
 
 /* --- one device */
@@ -138,32 +140,48 @@ static bool has_words(const char *filter)
 
 /* --- all of them */
 
-static void read_devices(struct neap_topology *topology, const char *sysfs, const char *filter)
+static void read_device(struct neap_topology *topology, const char *sysfs, const char *name, bool filtered)
+{
+	int at = neap_topology_add_device(topology, name);
+	if (at < 0)
+		return;
+	struct neap_topology_device *device = &topology->devices[at];
+	read_place(topology, sysfs, device);
+	read_ports(topology, sysfs, device);
+	device->unusable = filtered ? FILTERED : has_active_port(device) ? NULL : NO_PORT;
+}
+
+/* Those that the filter names come first: a host with many virtual functions has more devices than there are places. */
+static bool read_devices(struct neap_topology *topology, const char *sysfs, const char *filter)
 {
 	char path[PATH_MAX];
-	static const uint32_t max = NEAP_DEVICES_MAX;
-	sysfs_name names[NEAP_DEVICES_MAX];
+	sysfs_name *names = malloc(LISTED_MAX * sizeof *names);
+	if (!names)
+		return false;
 	(void)snprintf(path, sizeof path, "%s/class/infiniband", sysfs);
-	int32_t count = neap_sysfs_list(path, "", names, max);
-	if (count > (int32_t)max)
-		neap_topology_warn(topology, "there are %d RDMA devices; the first %u are used", count, max);
-	for (int32_t i = 0; i < count && i < (int32_t)max; i++) {
-		struct neap_topology_device *device = &topology->devices[neap_topology_add_device(topology, names[i])];
-		read_place(topology, sysfs, device);
-		read_ports(topology, sysfs, device);
-		if (has_words(filter) && !passes(filter, device->name))
-			device->unusable = FILTERED;
-		else if (!has_active_port(device))
-			device->unusable = NO_PORT;
-	}
-	if (has_words(filter))
+	int32_t count = neap_sysfs_list(path, "", names, LISTED_MAX), listed = count < (int32_t)LISTED_MAX ? count : (int32_t)LISTED_MAX;
+	bool all = !has_words(filter);
+	for (int32_t i = 0; i < listed; i++)
+		if (all || passes(filter, names[i]))
+			read_device(topology, sysfs, names[i], false);
+	for (int32_t i = 0; i < listed; i++)
+		if (!all && !passes(filter, names[i]))
+			read_device(topology, sysfs, names[i], true);
+	if (count > (int32_t)NEAP_DEVICES_MAX)
+		neap_topology_warn(topology, "there are %d RDMA devices; %u are looked at, the first by name%s", count, NEAP_DEVICES_MAX,
+		                   all ? " (a device filter can choose others)" : ", those of the device filter before others");
+	if (!all)
 		warn_of_strangers(topology, filter);
+	free(names);
+	return true;
 }
 
 static bool add_cpu_row(struct neap_topology *topology, uint32_t node)
 {
 	char location[NEAP_TOPOLOGY_LOCATION_SIZE];
 	(void)snprintf(location, sizeof location, "cpu:%u", node);
+	if (neap_topology_row(topology, location)) /* node1 and node01 */
+		return true;
 	struct neap_topology_row *row = neap_topology_add_row(topology, location);
 	if (!row)
 		return false;
@@ -211,9 +229,7 @@ int neap_topology_discover(const char *sysfs, const char *filter, struct neap_to
 		return NEAP_EINVAL;
 	}
 	struct neap_topology *topology = neap_topology_new();
-	if (topology)
-		read_devices(topology, sysfs, filter);
-	if (!topology || !add_cpu_rows(topology, sysfs)) {
+	if (!topology || !read_devices(topology, sysfs, filter) || !add_cpu_rows(topology, sysfs)) {
 		neap_topology_free(topology);
 		(void)snprintf(why, why_size, "out of memory (topology)");
 		return NEAP_ENOMEM;
