@@ -1,4 +1,4 @@
-/* The publisher. Each of its states waits for one answer, or for two that are asked for side by side. */
+/* The publisher. Each of its states waits for one answer, or for some that are asked for side by side. */
 #include "metadata/publisher.h"
 #include "metadata/descriptor.h"
 #include "metadata/directory.h"
@@ -10,6 +10,7 @@
 
 #define GRACE_NS UINT64_C(250000000) /* the back-end's own deadline comes first */
 #define WHY_MAX 640u
+#define CALLS_MAX 3
 #define MS UINT64_C(1000000)
 
 struct neap_publisher {
@@ -20,10 +21,11 @@ struct neap_publisher {
 	struct neap_reap reap;
 	struct neap_publisher_options options; /* texts are copies below */
 	struct neap_backend_watch watch;       /* of the address */
-	uint64_t calls[2];                     /* to the back-end */
+	uint64_t calls[CALLS_MAX];             /* to the back-end */
 	uint64_t probe;                        /* to the other process */
 	uint8_t awaited;
-	bool part_lost;   /* CONFIRMING: one of both is not there */
+	bool part_lost;   /* CONFIRMING: one of both is not there, or not what we wrote */
+	uint64_t written; /* the digest of the descriptor that was written last */
 	bool dirty;       /* the descriptor is not what was written last */
 	bool doubted;     /* told that something changed while it was not PUBLISHED */
 	bool closing, leaving;
@@ -60,7 +62,7 @@ static void note(struct neap_publisher *publisher, int error, const char *why)
 static void cancel_calls(struct neap_publisher *publisher)
 {
 	struct neap_backend *backend = publisher->options.backend;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < CALLS_MAX; i++) {
 		uint64_t call = publisher->calls[i];
 		publisher->calls[i] = 0;
 		if (call)
@@ -180,6 +182,29 @@ static void second_answered(void *user, int error, const char *value, size_t len
 	answered(user, 1, error, why);
 }
 
+/* Of a document, which ends in a newline in some stores and not in others. */
+static uint64_t digest(const char *text, size_t length)
+{
+	uint64_t value = UINT64_C(14695981039346656037);
+	if (length > 0 && text[length - 1] == '\n')
+		length--;
+	for (size_t i = 0; i < length; i++)
+		value = (value ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+	return value;
+}
+
+/* A write that was given up may still be done, after the one that was made in its place; so may one of a process that had our name. */
+static void descriptor_read(void *user, int error, const char *value, size_t length, const char *why)
+{
+	struct neap_publisher *publisher = user;
+	if (!error && digest(value, length) != publisher->written) {
+		publisher->part_lost = true;
+		neap_log(publisher->reactor, NEAP_LOG_INFO, "metadata", "%s: the descriptor of '%.80s' is not what was written last; replaced",
+		         publisher->options.backend->where, publisher->name);
+	}
+	answered(publisher, 2, error, why);
+}
+
 static void await(struct neap_publisher *publisher, uint8_t count)
 {
 	publisher->awaited = count;
@@ -269,6 +294,7 @@ static void do_write(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	publisher->dirty = false;
 	char *text = publisher->options.describe(publisher->options.user, &length);
+	publisher->written = digest(text, text ? length : 0);
 	if (text)
 		store(publisher, publisher->segment_key, text, length, false);
 	else
@@ -283,11 +309,13 @@ static void do_confirm(struct neap_machine *machine, uint64_t argument)
 	uint64_t lease_ns = publisher->options.lease_ns, timeout_ns = publisher->options.timeout_ns;
 	int error = NEAP_OK;
 	(void)argument;
-	await(publisher, lease_ns ? 2 : 1); /* without a lease the address needs no touch: it has just been read */
+	await(publisher, lease_ns ? 3 : 1); /* without a lease the address needs no touch: it has just been read */
 	if (lease_ns)
 		error = backend->ops->touch(backend, publisher->rpc_key, lease_ns, timeout_ns, second_answered, publisher, &publisher->calls[1]);
-	if (!error)
+	if (lease_ns && !error)
 		error = backend->ops->touch(backend, publisher->segment_key, lease_ns, timeout_ns, first_answered, publisher, &publisher->calls[0]);
+	if (!error)
+		error = backend->ops->get(backend, publisher->segment_key, timeout_ns, descriptor_read, publisher, &publisher->calls[2]);
 	if (error)
 		not_begun(publisher, error);
 }

@@ -6,7 +6,8 @@
  * one is being written are written together.
  *
  * What is in the store is looked at again after a notice from the back-end, and every refresh_ns: a store that came back empty is filled
- * anew. A store that cannot be reached is tried again for ever, with pauses. Owner thread only. */
+ * anew, and a descriptor that is not the one we wrote last is replaced, for a write that was given up may be done late. A store that cannot
+ * be reached is tried again for ever, with pauses. Owner thread only. */
 #ifndef NEAP_METADATA_PUBLISHER_H
 #define NEAP_METADATA_PUBLISHER_H
 

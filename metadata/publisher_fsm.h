@@ -10,7 +10,7 @@
 	S(CLEARING, WAIT, CALL, "the removal of an address where nobody of our name lives")                                      \
 	S(ANNOUNCING, WAIT, CALL, "our address to be stored, unless somebody else's comes first")                                \
 	S(WRITING, WAIT, CALL, "our descriptor to be stored")                                                                    \
-	S(CONFIRMING, WAIT, CALL, "whether both are still there; their leases begin anew")                                       \
+	S(CONFIRMING, WAIT, CALL, "whether both are still there, and the descriptor is ours; their leases begin anew")           \
 	S(PUBLISHED, WORK, REFRESH, "a change of the descriptor, a notice that something changed in the store, or the time to look") \
 	S(PAUSING, WAIT, PAUSE, "the pause before the next attempt to end")                                                      \
 	S(TAKEN, WORK, REFRESH, "the time to look whether the other process still has our name")                                 \
@@ -18,7 +18,8 @@
 	S(WITHDRAWING, WAIT, CALL, "both to be removed")                                                                         \
 	S(GONE, FINAL, NONE, "nothing: the owner was told")
 /* PUBLISH: begin, or look again. OURS, OURS_OLD: the address is ours, and the descriptor is as we wrote it, or has changed since. OTHER: it
- * is somebody else's. ALIVE, DEAD: that process. LOST: one of both is not there. FAILED: not known, or refused; `why` is noted. */
+ * is somebody else's. ALIVE, DEAD: that process. LOST: one of both is not there, or the descriptor not
+ * what we wrote. FAILED: not known, or refused; `why` is noted. */
 #define FSM_EVENTS(E) \
 	E(PUBLISH) E(NONE) E(OURS) E(OURS_OLD) E(OTHER) E(ALIVE) E(DEAD) E(DONE) E(LOST) E(FAILED) E(WITHDRAW)
 #define FSM_ACTIONS(A) \
