@@ -1,4 +1,4 @@
-/* neap-sim: runs seeds of the simulated clusters, of Transfer Engines and of stores. docs/SIM.md. */
+/* neap-sim: runs seeds of the simulated clusters, of Transfer Engines, of stores and of what they share, a metadata store. docs/SIM.md. */
 #include "tests/sim/neap_sim.h"
 
 #include <getopt.h>
@@ -16,9 +16,9 @@ double sim_seconds_now(void)
 
 static void usage(FILE *out)
 {
-	fputs("usage: neap-sim [--world engine|store] [--seed N] [--first N] [--seeds N] [--seconds S | --minutes M] [--demand-sometimes]\n"
-	      "                [--save FILE] [--replay FILE] [--verbose]\n"
-	      "  --world NAME         one of the two clusters; without it both, each with half of the time\n"
+	fputs("usage: neap-sim [--world engine|store|metadata] [--seed N] [--first N] [--seeds N]\n"
+	      "                [--seconds S | --minutes M] [--demand-sometimes] [--save FILE] [--replay FILE] [--verbose]\n"
+	      "  --world NAME         one of the three clusters; without it all, each with a third of the time\n"
 	      "  --seed N             one seed, verbosely\n"
 	      "  --first N            the first seed (default 1)\n"
 	      "  --seeds N            how many (default 200, or without bound when a time is given)\n"
@@ -28,16 +28,28 @@ static void usage(FILE *out)
 	      "  --replay FILE        runs such a file; 0 when it runs clean\n", out);
 }
 
-static int run_worlds(struct sim_arguments arguments, const char *world)
+static const struct {
+	const char *name;
+	int (*run)(const struct sim_arguments *arguments);
+} worlds[] = {{"engine", sim_engine_seeds}, {"store", sim_store_seeds}, {"metadata", sim_metadata_seeds}};
+#define WORLDS (sizeof worlds / sizeof worlds[0])
+
+static bool is_world(const char *name)
+{
+	for (size_t i = 0; i < WORLDS; i++)
+		if (strcmp(worlds[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+static int run_worlds(struct sim_arguments arguments, const char *only)
 {
 	int failed = 0;
-	bool both = world == NULL;
-	if (both)
-		arguments.seconds /= 2;
-	if (both || strcmp(world, "engine") == 0)
-		failed += sim_engine_seeds(&arguments);
-	if (both || strcmp(world, "store") == 0)
-		failed += sim_store_seeds(&arguments);
+	if (!only)
+		arguments.seconds /= (double)WORLDS;
+	for (size_t i = 0; i < WORLDS; i++)
+		if (!only || strcmp(worlds[i].name, only) == 0)
+			failed += worlds[i].run(&arguments);
 	return failed ? 1 : 0;
 }
 
@@ -70,8 +82,8 @@ int main(int argc, char **argv)
 		default: usage(stderr); return 2;
 		}
 	}
-	if (world && strcmp(world, "engine") != 0 && strcmp(world, "store") != 0) {
-		fprintf(stderr, "neap-sim: --world is '%s'; it may be engine or store\n", world);
+	if (world && !is_world(world)) {
+		fprintf(stderr, "neap-sim: --world is '%s'; it may be engine, store or metadata\n", world);
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);

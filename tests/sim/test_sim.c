@@ -1,6 +1,7 @@
 /* The simulator itself: that its network behaves as Linux does where it matters, that a seed decides a run, and that the checkers of the
  * cluster can fail: each is shown what it is there to find, done by the harness itself. */
 #include "reactor/address.h"
+#include "tests/sim/md_world.h"
 #include "tests/sim/st_world.h"
 #include "tests/sim/te_world.h"
 
@@ -440,6 +441,38 @@ START_TEST(a_checker_of_stores_can_fail)
 }
 END_TEST
 
+START_TEST(a_seed_decides_a_run_over_metadata)
+{
+	static struct md_result one, again, other;
+	md_run(3, NULL, &one);
+	md_run(3, NULL, &again);
+	md_run(4, NULL, &other);
+	ck_assert_msg(one.ok && other.ok, "%s%s", one.what, other.what);
+	ck_assert_uint_eq(one.hash, again.hash);
+	ck_assert_uint_eq(one.events, again.events);
+	ck_assert_uint_ne(one.hash, other.hash);
+	ck_assert_uint_gt(one.found, 0);
+}
+END_TEST
+
+START_TEST(a_checker_of_metadata_can_fail)
+{
+	uint32_t occasions = 0;
+	for (uint64_t seed = 1; seed < 200 && occasions < 5; seed++) {
+		static struct md_result result;
+		struct md_options options;
+		md_options_from_seed(seed, &options);
+		options.sabotage = (uint32_t)_i;
+		md_run(seed, &options, &result);
+		if (!result.sabotaged)
+			continue;
+		occasions++;
+		ck_assert_msg(!result.ok, "sabotage %d in seed %llu was not found", _i, (unsigned long long)seed);
+	}
+	ck_assert_uint_gt(occasions, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("simulator");
@@ -467,6 +500,8 @@ int main(void)
 	tcase_add_loop_test(runs, a_checker_can_fail, TE_SABOTAGE_NONE + 1, TE_SABOTAGE_COUNT);
 	tcase_add_test(runs, a_seed_decides_a_run_of_stores);
 	tcase_add_loop_test(runs, a_checker_of_stores_can_fail, ST_SABOTAGE_NONE + 1, ST_SABOTAGE_COUNT);
+	tcase_add_test(runs, a_seed_decides_a_run_over_metadata);
+	tcase_add_loop_test(runs, a_checker_of_metadata_can_fail, MD_SABOTAGE_NONE + 1, MD_SABOTAGE_COUNT);
 	suite_add_tcase(suite, runs);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

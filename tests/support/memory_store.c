@@ -38,14 +38,22 @@ static struct memory_backend *backend_of(struct neap_backend *backend)
 
 /* --- keys ------------------------------------------------------------------------------------------------------------- */
 
+static void drop(const struct memory_store *store, struct memory_store_key *at)
+{
+	if (!at || !at->value)
+		return;
+	free(at->value);
+	at->value = NULL;
+	if (store->changed)
+		store->changed(store->user, at->key, NULL, 0);
+}
+
 static struct memory_store_key *find(struct memory_store *store, const char *key, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < MEMORY_STORE_KEYS; i++) {
 		struct memory_store_key *at = &store->keys[i];
-		if (at->value && at->ends_ns && at->ends_ns <= now_ns) {
-			free(at->value);
-			at->value = NULL;
-		}
+		if (at->ends_ns && at->ends_ns <= now_ns)
+			drop(store, at);
 		if (at->value && strcmp(at->key, key) == 0)
 			return at;
 	}
@@ -59,14 +67,6 @@ static void tell(struct memory_store *store, const struct memory_backend *but, c
 			neap_watches_tell(&store->backends[i]->watches, key, strlen(key));
 }
 
-static void drop(struct memory_store_key *at)
-{
-	if (!at)
-		return;
-	free(at->value);
-	at->value = NULL;
-}
-
 static void put(struct memory_store *store, const char *key, const char *value, size_t length, uint64_t ends_ns)
 {
 	struct memory_store_key *at = find(store, key, 0);
@@ -75,7 +75,7 @@ static void put(struct memory_store *store, const char *key, const char *value, 
 			at = &store->keys[i];
 	if (!at)
 		abort();
-	drop(at);
+	free(at->value);
 	(void)snprintf(at->key, sizeof at->key, "%s", key);
 	at->value = malloc(length + 1);
 	if (!at->value)
@@ -84,6 +84,8 @@ static void put(struct memory_store *store, const char *key, const char *value, 
 	at->value[length] = '\0';
 	at->length = length;
 	at->ends_ns = ends_ns;
+	if (store->changed)
+		store->changed(store->user, at->key, at->value, length);
 }
 
 void memory_store_put(struct memory_store *store, const char *key, const char *value)
@@ -91,7 +93,7 @@ void memory_store_put(struct memory_store *store, const char *key, const char *v
 	if (value)
 		put(store, key, value, strlen(value), 0);
 	else
-		drop(find(store, key, 0));
+		drop(store, find(store, key, 0));
 	tell(store, NULL, key);
 }
 
@@ -104,7 +106,18 @@ const char *memory_store_value(struct memory_store *store, const char *key)
 void memory_store_wipe(struct memory_store *store)
 {
 	for (uint32_t i = 0; i < MEMORY_STORE_KEYS; i++)
-		drop(&store->keys[i]);
+		drop(store, &store->keys[i]);
+}
+
+void memory_store_expire(struct memory_store *store, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < MEMORY_STORE_KEYS; i++) {
+		struct memory_store_key *at = &store->keys[i];
+		if (!at->value || !at->ends_ns || at->ends_ns > now_ns)
+			continue;
+		drop(store, at);
+		tell(store, NULL, at->key);
+	}
 }
 
 void memory_store_tell_all(struct memory_store *store)
@@ -157,7 +170,7 @@ static int perform(struct memory_call *call, uint64_t now_ns, const struct memor
 		tell(store, call->backend, call->key);
 		return NEAP_OK;
 	case REMOVE:
-		drop(at);
+		drop(store, at);
 		tell(store, call->backend, call->key);
 		return NEAP_OK;
 	case TOUCH:

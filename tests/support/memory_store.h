@@ -6,7 +6,7 @@
 #include "metadata/backend.h"
 
 #define MEMORY_STORE_KEYS 64u
-#define MEMORY_STORE_BACKENDS 16u
+#define MEMORY_STORE_BACKENDS 64u
 
 struct memory_backend;
 
@@ -18,6 +18,9 @@ struct memory_store {
 	bool loses_replies;    /* what is asked is done and not answered */
 	bool blind;            /* cannot watch */
 	int busy;              /* calls are not even taken: the error they fail with */
+	/* Each change, at its moment; value NULL: it is gone. May be NULL */
+	void (*changed)(void *user, const char *key, const char *value, size_t length);
+	void *user;
 	uint64_t calls, sets;  /* answered or lost */
 
 	struct memory_store_key {
@@ -40,5 +43,7 @@ const char *memory_store_value(struct memory_store *store, const char *key);
 /* It lost all it had, without a word. */
 void memory_store_wipe(struct memory_store *store);
 void memory_store_tell_all(struct memory_store *store);
+/* What has ended by `now_ns` goes, and who watches is told; without it that is seen when somebody asks. */
+void memory_store_expire(struct memory_store *store, uint64_t now_ns);
 
 #endif
