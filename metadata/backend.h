@@ -111,6 +111,7 @@ int neap_backend_open(struct neap_backend **backend_p, struct neap_reactor *reac
 struct neap_watches {
 	struct neap_backend_watch *buckets[NEAP_WATCH_BUCKETS];
 };
+bool neap_watches_any(const struct neap_watches *watches, const char *key);
 void neap_watches_add(struct neap_watches *watches, const char *key, struct neap_backend_watch *watch);
 void neap_watches_tell(struct neap_watches *watches, const char *key, size_t length);
 void neap_watches_tell_all(struct neap_watches *watches);

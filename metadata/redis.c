@@ -59,6 +59,28 @@ void redis_lost(struct redis_link *link)
 	neap_ready_again(redis->reactor, &redis->work);
 }
 
+/* With NOLOOP a server tells us nothing of what we change, and all the same remembers no longer that we have read it: what somebody else
+ * changes after that would not be told either. */
+void redis_wrote(struct neap_redis *redis, const char *key)
+{
+	neap_watches_tell(&redis->watches, key, strlen(key));
+}
+
+/* So a lease that begins anew, which changes nothing for who watches, is followed by a read. */
+static void track_again(struct neap_redis *redis, const char *key, uint64_t timeout_ns)
+{
+	if (!neap_watches_any(&redis->watches, key))
+		return;
+	struct redis_call *call = redis_call_take(redis, REDIS_TOUCH, timeout_ns, NULL, NULL);
+	if (call) {
+		memcpy(call->key, key, strlen(key) + 1);
+		redis_call_start(call);
+	} else { /* at its bound: nobody knows any more */
+		redis->tell_all = true;
+		neap_ready_again(redis->reactor, &redis->work);
+	}
+}
+
 void redis_invalidated(struct neap_redis *redis, const char *key, size_t length)
 {
 	if (key)
@@ -154,7 +176,10 @@ static int redis_touch(struct neap_backend *backend, const char *key, uint64_t l
 	if (error)
 		return error;
 	call->lease_ns = lease_ns;
-	return start(redis_of(backend), call, call_p);
+	error = start(redis_of(backend), call, call_p);
+	if (lease_ns)
+		track_again(redis_of(backend), key, timeout_ns);
+	return error;
 }
 
 static void redis_cancel(struct neap_backend *backend, uint64_t handle)

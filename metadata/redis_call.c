@@ -252,8 +252,12 @@ static void do_deliver(struct neap_machine *machine, uint64_t argument)
 	} else if (error) {
 		(void)snprintf(why, sizeof why, "%s", error == NEAP_ETAKEN ? "the key has a value already" : "there is no such key");
 	}
-	bool value = !error && call->kind == REDIS_GET;
+	bool value = !error && call->kind == REDIS_GET, wrote = !error && (call->kind == REDIS_SET || call->kind == REDIS_REMOVE);
+	char key[NEAP_BACKEND_KEY_MAX];
+	memcpy(key, call->key, sizeof key);
 	report(call, error, value ? reply->text : NULL, value ? reply->length : 0, why);
+	if (wrote)
+		redis_wrote(redis, key);
 }
 
 static void do_fail(struct neap_machine *machine, uint64_t argument)

@@ -95,6 +95,7 @@ void redis_calls_tend(struct neap_redis *redis); /* lost, refused, ready to be s
 /* redis.c */
 void redis_opened(struct redis_link *link);  /* it became ready */
 void redis_lost(struct redis_link *link);    /* it was, and is no more */
+void redis_wrote(struct neap_redis *redis, const char *key); /* the server has done it */
 void redis_invalidated(struct neap_redis *redis, const char *key, size_t length);
 
 #endif

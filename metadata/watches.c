@@ -29,6 +29,15 @@ void neap_backend_unwatch(struct neap_backend_watch *watch)
 	watch->slot = NULL;
 }
 
+bool neap_watches_any(const struct neap_watches *watches, const char *key)
+{
+	uint64_t wanted = hash(key, strlen(key));
+	const struct neap_backend_watch *watch = watches->buckets[wanted % NEAP_WATCH_BUCKETS];
+	while (watch && watch->hash != wanted)
+		watch = watch->next;
+	return watch != NULL;
+}
+
 void neap_watches_add(struct neap_watches *watches, const char *key, struct neap_backend_watch *watch)
 {
 	neap_backend_unwatch(watch);

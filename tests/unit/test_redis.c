@@ -740,6 +740,76 @@ START_TEST(told_of_changes)
 }
 END_TEST
 
+static struct neap_redis_wire *watch_begun(struct neap_redis_wire **commands_p)
+{
+	struct asked a = {0};
+	struct neap_backend_watch watch = {.changed = changed};
+	get(&a, "k");
+	get_ready();
+	*commands_p = wire();
+	heard("GET k");
+	answer(NEAP_REDIS_STRING, "v");
+	ck_assert_int_eq(rig.backend->ops->watch(rig.backend, "k", &watch), NEAP_EAGAIN);
+	turn();
+	struct neap_redis_wire *tracker = begin_tracking();
+	heard_on(*commands_p, "CLIENT TRACKING ON REDIRECT 77 NOLOOP");
+	answer_on(*commands_p, NEAP_REDIS_STATUS, "OK", 0);
+	return tracker;
+}
+
+/* A server forgets that we have read what we change ourselves, and tells nobody. */
+START_TEST(what_we_change_ourselves)
+{
+	struct asked a = {0}, full[8] = {0};
+	struct neap_backend_watch watch = {.changed = changed}, other = {.changed = changed};
+	struct neap_backend_set set = {.key = "k", .value = "w", .length = 1, .create = true};
+	struct neap_redis_wire *commands;
+	notices = 0;
+	open_rig(&(struct neap_redis_options){0});
+	struct neap_backend *b = rig.backend;
+	(void)watch_begun(&commands);
+	ck_assert_int_eq(b->ops->watch(b, "k", &watch), 0);
+	ck_assert_int_eq(b->ops->watch(b, "l", &other), 0);
+	ck_assert_int_eq(b->ops->set(b, &set, 3000 * MS, answered, &a, &a.call), 0);
+	turn();
+	heard_on(commands, "SET k w NX");
+	answer_on(commands, NEAP_REDIS_NIL, NULL, 0); /* nothing has changed */
+	ck_assert_int_eq(notices, 0);
+	ck_assert_int_eq(b->ops->set(b, &set, 3000 * MS, answered, &a, &a.call), 0);
+	turn();
+	heard_on(commands, "SET k w NX");
+	answer_on(commands, NEAP_REDIS_STATUS, "OK", 0);
+	ck_assert_int_eq(notices, 1);
+	ck_assert_int_eq(b->ops->watch(b, "k", &watch), 0);
+	ck_assert_int_eq(b->ops->remove(b, "k", 3000 * MS, answered, &a, &a.call), 0);
+	turn();
+	heard_on(commands, "DEL k");
+	answer_on(commands, NEAP_REDIS_INTEGER, NULL, 1);
+	ck_assert_int_eq(notices, 2);
+	/* a lease that begins anew: the key is read again, if anybody watches it */
+	ck_assert_int_eq(b->ops->touch(b, "k", 5000 * MS, 3000 * MS, answered, &a, &a.call), 0);
+	turn();
+	heard_on(commands, "PEXPIRE k 5000");
+	answer_on(commands, NEAP_REDIS_INTEGER, NULL, 1);
+	ck_assert_int_eq(b->ops->watch(b, "k", &watch), 0);
+	ck_assert_int_eq(b->ops->touch(b, "k", 5000 * MS, 3000 * MS, answered, &a, &a.call), 0);
+	turn();
+	heard_on(commands, "PEXPIRE k 5000");
+	heard_on(commands, "EXISTS k");
+	answer_on(commands, NEAP_REDIS_INTEGER, NULL, 1);
+	answer_on(commands, NEAP_REDIS_INTEGER, NULL, 1);
+	ck_assert_int_eq(notices, 2);
+	/* and if it cannot be read, nobody knows any more */
+	for (int i = 0; i < 7; i++)
+		ck_assert_int_eq(try_get(&full[i], "m"), 0);
+	ck_assert_int_eq(b->ops->touch(b, "k", 5000 * MS, 3000 * MS, answered, &a, &a.call), 0);
+	ck_assert_int_eq(notices, 2); /* not from inside */
+	turn();
+	ck_assert_int_eq(notices, 4);
+	close_rig();
+}
+END_TEST
+
 START_TEST(a_server_that_does_not_tell)
 {
 	struct asked a = {0};
@@ -856,6 +926,7 @@ int main(void)
 	tcase_add_test(cases[1], names_and_their_addresses);
 	tcase_add_loop_test(cases[1], ended_anywhere, 0, 9);
 	tcase_add_test(cases[2], told_of_changes);
+	tcase_add_test(cases[2], what_we_change_ourselves);
 	tcase_add_test(cases[2], a_server_that_does_not_tell);
 	for (int i = 0; i < 3; i++) {
 		tcase_set_timeout(cases[i], 120);
