@@ -59,8 +59,9 @@ static bool name_is_settled(struct md_world *world, uint32_t name)
 {
 	uint32_t claims, living;
 	const struct md_node *owner = owner_of(world, name, &claims, &living);
-	if (living == 0) /* what a crash has left behind goes when there are leases */
-		return !world->options.lease_ms || (!md_truth_now(world, name, MD_DOCUMENT)->there && !md_truth_now(world, name, MD_OWNER)->there);
+	bool gone = !md_truth_now(world, name, MD_DOCUMENT)->there && !md_truth_now(world, name, MD_OWNER)->there;
+	if (living == 0) /* what a crash has left behind goes when there are leases; what somebody else has put there stays */
+		return gone || !world->options.lease_ms || world->options.faults_edit;
 	return claims == 1 && is_stored(world, name, owner) && others_know(world, name, owner);
 }
 

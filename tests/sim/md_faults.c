@@ -88,6 +88,18 @@ static void refuse_service(struct md_world *world)
 	MD_SEEN(world, refused);
 }
 
+/* Somebody who knows better. */
+static void edit_store(struct md_world *world)
+{
+	uint64_t name = sim_random_below(md_chance(world), world->name_count);
+	const struct md_key *keys = world->names[name].keys;
+	uint64_t what = sim_random_below(md_chance(world), 3);
+	md_log(world, "somebody edits what is stored of '%s'", world->names[name].text);
+	md_store_put(world, keys[what == 0 ? MD_DOCUMENT : MD_OWNER].text,
+	             what == 2 ? "{\"ip_or_host_name\":\"10.0.0.64\",\"rpc_port\":1}" : NULL);
+	MD_SEEN(world, edited);
+}
+
 static bool store_fault(struct md_world *world, uint64_t which)
 {
 	const struct md_options *o = &world->options;
@@ -111,7 +123,9 @@ static bool store_fault(struct md_world *world, uint64_t which)
 		sim_redis_server_forget_tracked(&world->redis);
 		MD_SEEN(world, forgot_tracked);
 	}
-	return which < 8;
+	else if (which == 8 && o->faults_edit)
+		edit_store(world);
+	return which <= 8;
 }
 
 /* --- the processes --------------------------------------------------------------------------------------------------------------- */
@@ -189,18 +203,18 @@ static void process_fault(struct md_world *world, uint64_t which)
 	struct md_node *node = world->places[sim_random_below(md_chance(world), o->nodes)];
 	if (!md_node_is_awake(node))
 		return;
-	if (which == 8 && o->faults_crash) {
+	if (which == 9 && o->faults_crash) {
 		md_node_crash(node, sim_random_chance(md_chance(world), 300));
 		comes_again_perhaps(world, node);
-	} else if (which == 9 && o->faults_leave) {
+	} else if (which == 10 && o->faults_leave) {
 		md_node_leave(node);
 		comes_again_perhaps(world, node);
 		MD_SEEN(world, left);
-	} else if (which == 10 && o->faults_part) {
+	} else if (which == 11 && o->faults_part) {
 		part(world, node);
-	} else if (which == 11 && o->faults_pause) {
+	} else if (which == 12 && o->faults_pause) {
 		pause_process(world, node);
-	} else if (which == 12 && o->faults_memory) {
+	} else if (which == 13 && o->faults_memory) {
 		memory_runs_out(world, node);
 	}
 }
@@ -212,7 +226,7 @@ void md_fault(struct sim *sim, void *user, uint64_t argument)
 	struct md_world *world = user;
 	if (!world->faults || !world->result->ok)
 		return;
-	uint64_t which = sim_random_below(md_chance(world), 13);
+	uint64_t which = sim_random_below(md_chance(world), 14);
 	if (!store_fault(world, which))
 		process_fault(world, which);
 	sim_after(sim, 1 + sim_random_below(md_chance(world), 2 * world->options.fault_period_ms * MS), md_fault, world, argument);

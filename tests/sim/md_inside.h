@@ -17,12 +17,13 @@
 #define MD_LIVES_MAX 48u
 #define MD_OPS_MAX 256u
 #define MD_STATES_MAX 128u
+#define MD_VERSIONS_MAX 2048u
 #define MD_GRACE_NS (250 * MS) /* of a fetch beyond its back-end's deadline */
 
 /* The life of one process: it starts, and crashes or leaves. Where it was another one begins. */
 struct md_node {
 	struct md_world *world;
-	uint32_t place;
+	uint32_t place, life;
 	struct sim_node *node;
 	struct sim_redis_driver redis;
 	struct sim_http_driver http;
@@ -88,6 +89,7 @@ struct md_world {
 	struct md_op ops[MD_OPS_MAX];
 	uint32_t issued;
 	uint64_t versions, paused_ns[MD_NODES_MAX];
+	uint8_t writers[MD_VERSIONS_MAX]; /* of each version, by life */
 	bool issuing, faults, calm, logs;
 };
 
@@ -109,7 +111,8 @@ void md_store_release(struct md_world *world);
 struct sim_server *md_store_server(struct md_world *world); /* NULL: it is in memory */
 int md_store_open(struct md_node *node);
 bool md_store_tells(const struct md_world *world); /* of changes */
-uint64_t md_store_notice_ns(const struct md_world *world); /* the longest from a change to its notice */
+/* The longest from a change to its notice, as long as no connection falls silent and nobody stands still; else UINT64_MAX. */
+uint64_t md_store_notice_ns(const struct md_world *world);
 uint32_t md_store_open_ends(struct md_world *world, const struct sim_node *node);
 void md_store_put(struct md_world *world, const char *key, const char *value); /* as another program would */
 void md_store_stop(struct md_world *world);
@@ -135,6 +138,7 @@ void md_node_crash(struct md_node *node, bool host_dies);
 void md_node_leave(struct md_node *node);
 void md_node_check_leaving(const struct md_node *node);
 void md_node_change(struct md_node *node, bool quietly);
+bool md_node_wrote(const struct md_node *node, uint64_t version);
 void md_node_finish(struct md_node *node);
 bool md_node_is_awake(const struct md_node *node);
 static inline bool md_node_is_here(const struct md_node *node)

@@ -55,10 +55,22 @@ static void told(void *user, int error, const char *why)
 	world->result->sometimes.in_the_way += error != NEAP_OK && error != NEAP_ETAKEN;
 }
 
-void md_node_change(struct md_node *node, bool quietly)
+static void take_version(struct md_node *node)
 {
 	struct md_world *world = node->world;
 	node->version = ++world->versions;
+	world->writers[node->version % MD_VERSIONS_MAX] = (uint8_t)node->life;
+}
+
+bool md_node_wrote(const struct md_node *node, uint64_t version)
+{
+	return node->world->writers[version % MD_VERSIONS_MAX] == node->life;
+}
+
+void md_node_change(struct md_node *node, bool quietly)
+{
+	struct md_world *world = node->world;
+	take_version(node);
 	md_log(world, "node %u: version %" PRIu64 "%s", node->node->number, node->version, quietly ? ", quietly" : "");
 	if (!quietly)
 		neap_publisher_changed(node->publisher);
@@ -124,8 +136,9 @@ bool md_node_start(struct md_world *world, uint32_t place, uint32_t host, uint16
 	node->world = world;
 	node->place = place;
 	node->told = 1;
-	node->version = ++world->versions;
-	node->instance[0] = (uint8_t)world->life_count;
+	node->life = world->life_count;
+	take_version(node);
+	node->instance[0] = (uint8_t)node->life;
 	node->node = sim_node_create(world->sim, host);
 	node->address = (struct neap_host_port){.port = port, .has_port = true};
 	sim_node_address(node->node, node->address.host, sizeof node->address.host);

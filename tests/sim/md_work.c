@@ -178,12 +178,27 @@ static void found(void *user, int error, struct neap_snapshot *snapshot, const c
 	check_brought(op, &brought, why);
 }
 
-/* A lookup may have to wait for the end of a fetch that began before it, and then for its own. What is watched may be as old as a notice is
- * under way; while connections fall silent without a word nobody can say how old that is. */
+/* What a process does to its own keys itself it need not be told. */
+static bool may_be_its_own_doing(const struct md_node *node, uint32_t name)
+{
+	const struct md_world *world = node->world;
+	const struct md_state *document = md_truth_now(world, name, MD_DOCUMENT), *address = md_truth_now(world, name, MD_OWNER);
+	bool its_document = !document->there || md_node_wrote(node, document->version);
+	return world->name_of[node->place] == name && (its_document || !address->there || md_same_address(&address->owner, &node->address));
+}
+
+/* As old as a notice is under way. */
+static uint64_t oldest_cached_ns(const struct md_node *node, uint32_t name)
+{
+	uint64_t now_ns = node->world->sim->now_ns, notice_ns = md_store_notice_ns(node->world);
+	return notice_ns > now_ns || may_be_its_own_doing(node, name) ? 0 : now_ns - notice_ns;
+}
+
+/* A lookup may have to wait for the end of a fetch that began before it, and then for its own. */
 void md_fetch(struct md_node *node, uint32_t name, uint64_t not_before_ns, bool watched, bool must_find)
 {
 	struct md_world *world = node->world;
-	uint64_t now_ns = world->sim->now_ns, notice_ns = md_store_notice_ns(world);
+	uint64_t now_ns = world->sim->now_ns;
 	uint64_t fetch_ns = world->options.timeout_ms * MS + MD_GRACE_NS;
 	struct md_op *op = take_op(node, MD_FETCH, name);
 	if (!op)
@@ -192,7 +207,9 @@ void md_fetch(struct md_node *node, uint32_t name, uint64_t not_before_ns, bool 
 	op->must_find = must_find;
 	op->deadline_ns = now_ns + 2 * fetch_ns;
 	op->missing_since_ns = not_before_ns;
-	op->since_ns = watched ? world->calm ? now_ns - notice_ns : 0 : not_before_ns;
+	op->since_ns = watched ? oldest_cached_ns(node, name) : not_before_ns;
+	if (op->since_ns > not_before_ns)
+		op->since_ns = not_before_ns;
 	int error = neap_directory_lookup(node->directory, world->names[name].text, not_before_ns, &op->lookup, found, op);
 	if (error)
 		md_violation(world, "node %u: a lookup is refused: %s", node->node->number, neap_error_text(error));

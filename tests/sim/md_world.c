@@ -65,6 +65,7 @@ static void draw_faults(struct sim_random *random, struct md_options *o)
 	o->faults_part = perhaps(random, 300, 1);
 	o->faults_pause = perhaps(random, 400, 1);
 	o->faults_memory = perhaps(random, 300, 1);
+	o->faults_edit = perhaps(random, 400, 1);
 }
 
 void md_options_from_seed(uint64_t seed, struct md_options *o)

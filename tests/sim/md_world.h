@@ -36,7 +36,7 @@ enum md_kind { MD_REDIS, MD_HTTP, MD_MEMORY, MD_KINDS };
 	O(relaxed_per_mille) O(watched_per_mille) O(call_per_mille) O(cancel_per_mille) O(change_per_mille)          \
 	O(fault_period_ms) O(fault_max_ms) O(faults_down) O(faults_dark) O(faults_wipe) O(faults_still) O(faults_cut) \
 	O(faults_silent) O(faults_refuse) O(faults_forget) O(faults_crash) O(faults_leave) O(faults_part)            \
-	O(faults_pause) O(faults_memory) O(sabotage)
+	O(faults_pause) O(faults_memory) O(faults_edit) O(sabotage)
 
 struct md_options {
 #define MD_OPTION_FIELD(name) uint32_t name;
@@ -51,7 +51,7 @@ struct md_options {
 	S(server_restarted) S(server_restarted_empty) S(server_dark) S(wiped) S(stood_still) S(cut) S(silenced) S(lost)      \
 	S(repeated) S(refused) S(locked_out) S(loading) S(forgot_tracked) S(notified) S(crashed) S(host_died)                \
 	S(came_again_there) S(came_again_elsewhere) S(left) S(partitioned) S(paused) S(memory_failed) S(lease_ended)         \
-	S(worked_after_faults)
+	S(edited) S(worked_after_faults)
 
 struct md_sometimes {
 #define MD_FIELD(name) uint64_t name;

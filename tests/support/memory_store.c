@@ -38,6 +38,13 @@ static struct memory_backend *backend_of(struct neap_backend *backend)
 
 /* --- keys ------------------------------------------------------------------------------------------------------------- */
 
+static void tell(struct memory_store *store, const struct memory_backend *but, const char *key)
+{
+	for (uint32_t i = 0; i < MEMORY_STORE_BACKENDS; i++)
+		if (store->backends[i] && store->backends[i] != but)
+			neap_watches_tell(&store->backends[i]->watches, key, strlen(key));
+}
+
 static void drop(const struct memory_store *store, struct memory_store_key *at)
 {
 	if (!at || !at->value)
@@ -48,28 +55,30 @@ static void drop(const struct memory_store *store, struct memory_store_key *at)
 		store->changed(store->user, at->key, NULL, 0);
 }
 
-static struct memory_store_key *find(struct memory_store *store, const char *key, uint64_t now_ns)
+void memory_store_expire(struct memory_store *store, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < MEMORY_STORE_KEYS; i++) {
 		struct memory_store_key *at = &store->keys[i];
-		if (at->ends_ns && at->ends_ns <= now_ns)
-			drop(store, at);
+		if (!at->value || !at->ends_ns || at->ends_ns > now_ns)
+			continue;
+		drop(store, at);
+		tell(store, NULL, at->key);
+	}
+}
+
+static struct memory_store_key *find(struct memory_store *store, const char *key)
+{
+	for (uint32_t i = 0; i < MEMORY_STORE_KEYS; i++) {
+		struct memory_store_key *at = &store->keys[i];
 		if (at->value && strcmp(at->key, key) == 0)
 			return at;
 	}
 	return NULL;
 }
 
-static void tell(struct memory_store *store, const struct memory_backend *but, const char *key)
-{
-	for (uint32_t i = 0; i < MEMORY_STORE_BACKENDS; i++)
-		if (store->backends[i] && store->backends[i] != but)
-			neap_watches_tell(&store->backends[i]->watches, key, strlen(key));
-}
-
 static void put(struct memory_store *store, const char *key, const char *value, size_t length, uint64_t ends_ns)
 {
-	struct memory_store_key *at = find(store, key, 0);
+	struct memory_store_key *at = find(store, key);
 	for (uint32_t i = 0; i < MEMORY_STORE_KEYS && !at; i++)
 		if (!store->keys[i].value)
 			at = &store->keys[i];
@@ -93,13 +102,13 @@ void memory_store_put(struct memory_store *store, const char *key, const char *v
 	if (value)
 		put(store, key, value, strlen(value), 0);
 	else
-		drop(store, find(store, key, 0));
+		drop(store, find(store, key));
 	tell(store, NULL, key);
 }
 
 const char *memory_store_value(struct memory_store *store, const char *key)
 {
-	const struct memory_store_key *at = find(store, key, 0);
+	const struct memory_store_key *at = find(store, key);
 	return at ? at->value : NULL;
 }
 
@@ -107,17 +116,6 @@ void memory_store_wipe(struct memory_store *store)
 {
 	for (uint32_t i = 0; i < MEMORY_STORE_KEYS; i++)
 		drop(store, &store->keys[i]);
-}
-
-void memory_store_expire(struct memory_store *store, uint64_t now_ns)
-{
-	for (uint32_t i = 0; i < MEMORY_STORE_KEYS; i++) {
-		struct memory_store_key *at = &store->keys[i];
-		if (!at->value || !at->ends_ns || at->ends_ns > now_ns)
-			continue;
-		drop(store, at);
-		tell(store, NULL, at->key);
-	}
 }
 
 void memory_store_tell_all(struct memory_store *store)
@@ -158,7 +156,8 @@ static void answer(struct memory_call *call, int error, const char *value, size_
 static int perform(struct memory_call *call, uint64_t now_ns, const struct memory_store_key **found_p)
 {
 	struct memory_store *store = call->backend->store;
-	struct memory_store_key *at = find(store, call->key, now_ns);
+	memory_store_expire(store, now_ns);
+	struct memory_store_key *at = find(store, call->key);
 	uint64_t ends_ns = call->lease_ns ? now_ns + call->lease_ns : 0;
 	*found_p = at;
 	switch (call->what) {

@@ -9,7 +9,7 @@ enum { TAG_OPEN = -1, TAG_ACCEPTED = -2, TAG_END = -3 }; /* the line's own messa
 
 struct queue {
 	struct sim_message *first, **tail;
-	uint64_t last_ns; /* when its last message arrives */
+	uint64_t said_ns, last_ns; /* when its last message was said, and arrives */
 	bool silent;
 };
 
@@ -97,7 +97,9 @@ static void post(struct sim_line *line, int direction, struct sim_message *messa
 	struct queue *queue = &line->under_way[direction];
 	struct sim *sim = line->server->sim;
 	uint64_t at_ns = sim->now_ns + delay_ns(line->server);
-	queue->last_ns = at_ns < queue->last_ns ? queue->last_ns : at_ns;
+	bool together = queue->first && queue->said_ns == sim->now_ns; /* what is said at once comes at once */
+	queue->last_ns = together || at_ns < queue->last_ns ? queue->last_ns : at_ns;
+	queue->said_ns = sim->now_ns;
 	put(queue, message);
 	line->pending++;
 	sim_at(sim, queue->last_ns, arrive, line, (uint64_t)direction);
