@@ -22,6 +22,8 @@ static void tracked(void *user, int error, const char *value, size_t length, con
 	(void)value;
 	(void)length;
 	redis->tracking = !error;
+	if (error && error != NEAP_EREJECTED && redis_link_is_ready(&redis->commands)) /* the next one will do better */
+		redis_link_broke(&redis->tracker, error, why);
 	if (error != NEAP_EREJECTED)
 		return;
 	/* an old server, or one that does not let us: it is read again when a transfer fails, as with any that cannot watch */

@@ -25,6 +25,7 @@ static const struct {
 	{"LOADING", {NEAP_EAGAIN, false}, "it is reading its data back in: wait"},
 	{"MASTERDOWN", {NEAP_EAGAIN, false}, "it is a replica without its primary: wait, or give the primary's address"},
 	{"BUSY", {NEAP_EAGAIN, false}, "it runs a script: wait"},
+	{"ERR The client ID you want redirect to does not exist", {NEAP_EAGAIN, false}, "the connection for notices has ended"},
 	{"TRYAGAIN", {NEAP_EAGAIN, false}, "try again"},
 	{"OOM", {NEAP_ELIMIT, false}, "its memory is full: raise its maxmemory"},
 	{"MISCONF", {NEAP_EREJECTED, false}, "it refuses writes because it cannot save: see its log"},

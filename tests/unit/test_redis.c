@@ -838,6 +838,10 @@ START_TEST(a_server_that_does_not_tell)
 	drop_wire(wire(), "NOPERM");
 	pass(20 * MS);
 	struct neap_redis_wire *tracker = begin_tracking();
+	answer_on(commands, NEAP_REDIS_ERROR, "ERR The client ID you want redirect to does not exist", 0); /* that connection broke unnoticed */
+	ck_assert(!tracker->open);
+	pass(20 * MS);
+	tracker = begin_tracking();
 	answer_on(commands, NEAP_REDIS_ERROR, "ERR Unknown subcommand or wrong number of arguments for 'TRACKING'", 0);
 	ck_assert(!tracker->open);
 	ck_assert_int_eq(b->ops->watch(b, "k", &watch), NEAP_EAGAIN);
@@ -876,6 +880,7 @@ START_TEST(error_replies)
 		{"ERR Client sent AUTH, but no password is set", NEAP_EREJECTED, true, "unset"},
 		{"ERR AUTH <password> called without any password configured", NEAP_EREJECTED, true, "unset"},
 		{"ERR something \x01 else", NEAP_EREJECTED, false, "\"ERR something ? else\""},
+		{"ERR The client ID you want redirect to does not exist", NEAP_EAGAIN, false, "has ended"},
 		{"LOADINGS are not that", NEAP_EREJECTED, false, "LOADINGS"},
 		{"", NEAP_EREJECTED, false, "\"\""},
 	};
