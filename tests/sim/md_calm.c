@@ -148,6 +148,21 @@ static void check_watches(struct md_world *world)
 	}
 }
 
+/* What somebody takes away the publisher puts there again when it is told, long before it would look. */
+static void check_repairs(struct md_world *world)
+{
+	uint64_t repair_ns = 20 * md_store_notice_ns(world);
+	for (uint32_t name = 0; name < world->name_count && md_store_tells(world) && world->result->ok; name++) {
+		uint32_t claims, living;
+		if (!owner_of(world, name, &claims, &living) || living > 1) /* another may be quicker, and then they have to talk */
+			continue;
+		md_store_put(world, world->names[name].keys[MD_OWNER].text, NULL);
+		if (!sim_run_until(world->sim, settled, world, repair_ns))
+			tell_unsettled(world, "soon after its address was taken away");
+		MD_SEEN(world, repaired);
+	}
+}
+
 /* --- who leaves ------------------------------------------------------------------------------------------------------------------------ */
 
 static bool has_left(void *user)
@@ -214,6 +229,7 @@ void md_calm(struct md_world *world)
 		tell_unsettled(world, "although it was settled");
 	fetch_all(world, false);
 	check_watches(world);
+	check_repairs(world);
 	for (uint32_t i = 0; i < world->options.nodes && world->result->ok; i++)
 		if (md_node_is_here(world->places[i]))
 			leave(world, world->places[i]);

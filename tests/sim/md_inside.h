@@ -111,7 +111,7 @@ void md_store_release(struct md_world *world);
 struct sim_server *md_store_server(struct md_world *world); /* NULL: it is in memory */
 int md_store_open(struct md_node *node);
 bool md_store_tells(const struct md_world *world); /* of changes */
-/* The longest from a change to its notice, as long as no connection falls silent and nobody stands still; else UINT64_MAX. */
+/* The longest from a change to its notice, or to the end of a connection that has fallen silent. UINT64_MAX: processes stand still. */
 uint64_t md_store_notice_ns(const struct md_world *world);
 uint32_t md_store_open_ends(struct md_world *world, const struct sim_node *node);
 void md_store_put(struct md_world *world, const char *key, const char *value); /* as another program would */

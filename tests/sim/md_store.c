@@ -42,9 +42,10 @@ uint64_t md_store_notice_ns(const struct md_world *world)
 {
 	const struct md_options *o = &world->options;
 	const struct sim_server *server = &world->redis.server;
-	if (!world->calm && (o->faults_silent || o->faults_dark || o->faults_pause))
+	if (!world->calm && o->faults_pause)
 		return UINT64_MAX;
-	return server->delay_max_ns + (server->lag_per_mille ? server->lag_max_ns : 0) + 20 * MS + 100 * world->sim->host.latency_max_ns;
+	uint64_t silence_ns = !world->calm && (o->faults_silent || o->faults_dark) ? SIM_KEEPALIVE_NS : 0;
+	return silence_ns + server->delay_max_ns + (server->lag_per_mille ? server->lag_max_ns : 0) + 20 * MS + 100 * world->sim->host.latency_max_ns;
 }
 
 uint32_t md_store_open_ends(struct md_world *world, const struct sim_node *node)

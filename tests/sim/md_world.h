@@ -51,7 +51,7 @@ struct md_options {
 	S(server_restarted) S(server_restarted_empty) S(server_dark) S(wiped) S(stood_still) S(cut) S(silenced) S(lost)      \
 	S(repeated) S(refused) S(locked_out) S(loading) S(forgot_tracked) S(notified) S(crashed) S(host_died)                \
 	S(came_again_there) S(came_again_elsewhere) S(left) S(partitioned) S(paused) S(memory_failed) S(lease_ended)         \
-	S(edited) S(worked_after_faults)
+	S(edited) S(repaired) S(worked_after_faults)
 
 struct md_sometimes {
 #define MD_FIELD(name) uint64_t name;
