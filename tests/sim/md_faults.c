@@ -135,6 +135,17 @@ static bool room_for_another(const struct md_world *world)
 	return world->life_count + world->coming + 1 < MD_LIVES_MAX && world->sim->node_count + world->coming + 1 < SIM_NODES_MAX;
 }
 
+static void come_again(struct sim *sim, void *user, uint64_t place);
+
+static void comes_again_perhaps(struct md_world *world, const struct md_node *node)
+{
+	uint64_t after_ns = a_while_ns(world);
+	if (!sim_random_chance(md_chance(world), 750) || !room_for_another(world))
+		return;
+	world->coming++;
+	sim_after(world->sim, after_ns, come_again, world, node->place);
+}
+
 /* At the same address, at another port, on another host. */
 static void come_again(struct sim *sim, void *user, uint64_t place)
 {
@@ -154,16 +165,8 @@ static void come_again(struct sim *sim, void *user, uint64_t place)
 		MD_SEEN(world, came_again_there);
 	else
 		MD_SEEN(world, came_again_elsewhere);
-	(void)md_node_start(world, (uint32_t)place, host, port);
-}
-
-static void comes_again_perhaps(struct md_world *world, const struct md_node *node)
-{
-	uint64_t after_ns = a_while_ns(world);
-	if (!sim_random_chance(md_chance(world), 750) || !room_for_another(world))
-		return;
-	world->coming++;
-	sim_after(world->sim, after_ns, come_again, world, node->place);
+	if (!md_node_start(world, (uint32_t)place, host, port) && world->result->ok)
+		comes_again_perhaps(world, world->places[place]);
 }
 
 static void heal(struct sim *sim, void *user, uint64_t argument)

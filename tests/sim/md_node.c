@@ -127,32 +127,6 @@ static int start_parts(struct md_node *node)
 	return error ? error : start_publisher(node);
 }
 
-bool md_node_start(struct md_world *world, uint32_t place, uint32_t host, uint16_t port)
-{
-	struct md_node *node = calloc(1, sizeof *node);
-	if (!node)
-		abort();
-	world->lives[world->life_count++] = world->places[place] = node;
-	node->world = world;
-	node->place = place;
-	node->told = 1;
-	node->life = world->life_count;
-	take_version(node);
-	node->instance[0] = (uint8_t)node->life;
-	node->node = sim_node_create(world->sim, host);
-	node->address = (struct neap_host_port){.port = port, .has_port = true};
-	sim_node_address(node->node, node->address.host, sizeof node->address.host);
-	int error = start_parts(node);
-	if (error)
-		md_violation(world, "a node cannot start: %s", neap_error_text(error));
-	md_log(world, "node %u starts at %s:%u as %s, version %" PRIu64, node->node->number, node->address.host, port,
-	       world->names[world->name_of[place]].text, node->version);
-	node->up = !error;
-	return node->up;
-}
-
-/* --- ending --------------------------------------------------------------------------------------------------------------------- */
-
 static void close_parts(struct md_node *node)
 {
 	neap_publisher_destroy(node->publisher);
@@ -169,6 +143,38 @@ static void close_parts(struct md_node *node)
 	node->backend = NULL;
 	node->caller = NULL;
 }
+
+bool md_node_start(struct md_world *world, uint32_t place, uint32_t host, uint16_t port)
+{
+	struct md_node *node = calloc(1, sizeof *node);
+	if (!node)
+		abort();
+	world->lives[world->life_count++] = world->places[place] = node;
+	node->world = world;
+	node->place = place;
+	node->told = 1;
+	node->life = world->life_count;
+	take_version(node);
+	node->instance[0] = (uint8_t)node->life;
+	node->node = sim_node_create(world->sim, host);
+	node->address = (struct neap_host_port){.port = port, .has_port = true};
+	sim_node_address(node->node, node->address.host, sizeof node->address.host);
+	if (world->faults && world->options.faults_memory && sim_random_chance(md_chance(world), 400))
+		node->node->fail_allocation_at = node->node->allocations + sim_random_below(md_chance(world), 16);
+	int error = start_parts(node);
+	bool out_of_memory = node->node->fail_allocation_at < node->node->allocations;
+	if (error && !out_of_memory)
+		md_violation(world, "a node cannot start: %s", neap_error_text(error));
+	world->result->sometimes.memory_failed_at_start += error != 0;
+	if (error)
+		close_parts(node);
+	md_log(world, "node %u starts at %s:%u as %s, version %" PRIu64, node->node->number, node->address.host, port,
+	       world->names[world->name_of[place]].text, node->version);
+	node->up = !error;
+	return node->up;
+}
+
+/* --- ending --------------------------------------------------------------------------------------------------------------------- */
 
 void md_node_crash(struct md_node *node, bool host_dies)
 {

@@ -50,7 +50,7 @@ struct md_options {
 	S(call_failed) S(canceled) S(published) S(taken) S(in_the_way) S(took_over) S(changed) S(changed_quietly)            \
 	S(server_restarted) S(server_restarted_empty) S(server_dark) S(wiped) S(stood_still) S(cut) S(silenced) S(lost)      \
 	S(repeated) S(refused) S(locked_out) S(loading) S(forgot_tracked) S(notified) S(crashed) S(host_died)                \
-	S(came_again_there) S(came_again_elsewhere) S(left) S(partitioned) S(paused) S(memory_failed) S(lease_ended)         \
+	S(came_again_there) S(came_again_elsewhere) S(left) S(partitioned) S(paused) S(memory_failed) S(memory_failed_at_start) S(lease_ended)         \
 	S(edited) S(repaired) S(worked_after_faults)
 
 struct md_sometimes {
