@@ -1,6 +1,9 @@
 """Metadata stores as they really are: redis-server and neap-master's HTTP server, found, killed, stopped, emptied, with passwords; two
 processes that find each other there and transfer."""
 
+import socket
+import unittest
+
 import tool
 from metadata_cases import EMETADATA, EREJECTED, Common, Stores, published
 from metadata_servers import Https, Master, Redis
@@ -65,6 +68,78 @@ class OverRedis(Common, Stores):
         self.assertIn("MC_REDIS_PASSWORD", published(target, EREJECTED)["why"])
         self.server.ask("CONFIG", "SET", "requirepass", "", auth=("AUTH", "secret"))
         published(target)
+
+
+class WhatRedisTells(unittest.TestCase):
+    """What metadata/redis.c and the simulated server (tests/support/sim_redis_server.c) take for granted."""
+
+    def setUp(self):
+        self.redis = Redis()
+        self.addCleanup(self.redis.remove)
+        self.ours, self.theirs, self.tracker = (self.stream() for _ in range(3))
+        identity = self.ask(self.tracker, "CLIENT", "ID")[1:].decode()
+        self.ask(self.tracker, "SUBSCRIBE", "__redis__:invalidate")
+        self.assertEqual(self.ask(self.ours, "CLIENT", "TRACKING", "ON", "REDIRECT", identity, "NOLOOP"), b"+OK")
+
+    def stream(self):
+        connection = socket.create_connection(("127.0.0.1", self.redis.port), tool.PATIENCE)
+        self.addCleanup(connection.close)
+        stream = connection.makefile("rwb")
+        self.addCleanup(stream.close)
+        return stream
+
+    def ask(self, stream, *words):
+        stream.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words))
+        stream.flush()
+        return self.redis.read(stream)
+
+    def told(self):
+        """The keys that we were told of until now: a notice of one more comes behind them."""
+        self.ask(self.ours, "GET", "last")
+        self.ask(self.theirs, "SET", "last", "x")
+        keys = []
+        while b"last" not in keys:
+            keys += self.redis.read(self.tracker)[2] or [None]
+        return keys[:-1]
+
+    def test_a_key_that_was_read_is_told_once(self):
+        self.ask(self.ours, "GET", "k")
+        self.ask(self.theirs, "SET", "k", "1")
+        self.ask(self.theirs, "SET", "k", "2")
+        self.assertEqual(self.told(), [b"k"])
+
+    def test_what_we_change_ourselves_is_forgotten(self):
+        for change in ("SET", "k", "1"), ("PEXPIRE", "k", "100000"), ("DEL", "k"):
+            self.ask(self.ours, "GET", "k")
+            self.ask(self.ours, *change)
+            self.ask(self.theirs, "SET", "k", "2")
+            self.assertEqual(self.told(), [], change)
+
+    def test_what_has_no_effect_is_no_change(self):
+        self.ask(self.ours, "GET", "k")
+        self.ask(self.ours, "DEL", "k")
+        self.ask(self.theirs, "SET", "k", "1")
+        self.assertEqual(self.told(), [b"k"])
+        self.ask(self.ours, "GET", "k")
+        self.ask(self.ours, "SET", "k", "2", "NX")
+        self.ask(self.theirs, "DEL", "k")
+        self.assertEqual(self.told(), [b"k"])
+
+    def test_a_look_whether_it_is_there_is_a_read(self):
+        self.ask(self.theirs, "SET", "k", "1")
+        self.ask(self.ours, "PEXPIRE", "k", "100000")
+        self.ask(self.ours, "EXISTS", "k")
+        self.ask(self.theirs, "DEL", "k")
+        self.assertEqual(self.told(), [b"k"])
+
+    def test_everything_is_lost(self):
+        self.ask(self.ours, "GET", "k")
+        self.ask(self.theirs, "FLUSHALL")
+        self.assertEqual(self.told(), [None])
+
+    def test_a_tracker_that_is_not_there(self):
+        self.assertEqual(self.ask(self.theirs, "CLIENT", "TRACKING", "ON", "REDIRECT", "777", "NOLOOP"),
+                         b"-ERR The client ID you want redirect to does not exist")
 
 
 class OverRedisWithUsers(Stores):
