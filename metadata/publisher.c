@@ -354,6 +354,7 @@ static void do_conflict(struct neap_machine *machine, uint64_t argument)
 	char address[NEAP_ADDRESS_TEXT_MAX], why[WHY_MAX - 120];
 	(void)argument;
 	publisher->dirty = true;
+	publisher->failures = 0;
 	if (neap_host_port_format(&publisher->other, address, sizeof address) < 0)
 		address[0] = '\0';
 	(void)snprintf(why, sizeof why, "%.160s: the process at %s has this name, and lives: give another local_name, or end that one",

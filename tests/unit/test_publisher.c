@@ -490,6 +490,53 @@ static bool backend_asked(void *user)
 	return script_backend_pending(&rig.backend) > 0 || rig.told != 1;
 }
 
+/* A publisher that finds the address of a process that says `text`. */
+static struct neap_handshake_service *meet(const char *text, char *there, size_t there_size)
+{
+	struct neap_handshake_service *service;
+	struct neap_sockaddr loopback;
+	const struct neap_handshake_handlers handlers = {.describe = their_document};
+	char why[200];
+	int system_errno;
+	memset(&rig, 0, sizeof rig);
+	rig.told = 1;
+	document = (char *)(uintptr_t)text;
+	ck_assert_int_eq(neap_sockaddr_from_numeric("127.0.0.1", 0, &loopback), 0);
+	ck_assert_int_eq(neap_reactor_create(&rig.reactor, NULL), 0);
+	ck_assert_int_eq(neap_handshake_caller_create(&rig.caller, rig.reactor, 4, 0, NULL), 0);
+	ck_assert_int_eq(neap_handshake_service_create(&service, rig.reactor, &loopback, 20000, 30000, NULL, &handlers, &system_errno, why, sizeof why), 0);
+	(void)snprintf(there, there_size, "{\"ip_or_host_name\":\"127.0.0.1\",\"rpc_port\":%u}", neap_handshake_service_port(service));
+	script_backend_open(&rig.backend, NEAP_BACKEND_STORES);
+	struct neap_publisher_options options = {.backend = &rig.backend.base,
+	                                         .caller = rig.caller,
+	                                         .name = "me",
+	                                         .address = {.host = "127.0.0.1", .port = 1000, .has_port = true},
+	                                         .timeout_ns = 5000 * MS,
+	                                         .refresh_ns = 10 * MS,
+	                                         .pause_min_ns = 4 * MS,
+	                                         .describe = describe,
+	                                         .instance = rig.instance,
+	                                         .told = told};
+	ck_assert_int_eq(neap_publisher_create(&rig.publisher, rig.reactor, &options), 0);
+	return service;
+}
+
+static void part_from(struct neap_handshake_service *service)
+{
+	neap_handshake_service_destroy(service);
+	neap_publisher_destroy(rig.publisher);
+	neap_handshake_caller_destroy(rig.caller);
+	drive_to_end(rig.reactor);
+}
+
+/* The next question, when it comes. */
+static void answer_address(int error, const char *there)
+{
+	ck_assert(drive_all_until(&rig.reactor, 1, backend_asked, NULL, 5000));
+	script_backend_answer(script_backend_expect(&rig.backend, "get", RPC), error, there);
+	rig.told = 1;
+}
+
 START_TEST(who_lives_under_our_name)
 {
 	static const struct {
@@ -501,30 +548,8 @@ START_TEST(who_lives_under_our_name)
 		{"{\"name\":\"another\",\"protocol\":\"tcp\",\"buffers\":[]}", false},
 		{"{\"name\":\"me\",\"protocol\":\"tcp\",\"buffers\":[],\"neap\":{\"instance\":\"00000000000000000000000000000000\",\"level\":1}}", false},
 	};
-	struct neap_handshake_service *service;
-	struct neap_sockaddr loopback;
-	const struct neap_handshake_handlers handlers = {.describe = their_document};
-	char why[200], there[100];
-	int system_errno;
-	memset(&rig, 0, sizeof rig);
-	rig.told = 1;
-	document = (char *)(uintptr_t)rows[_i].document;
-	ck_assert_int_eq(neap_sockaddr_from_numeric("127.0.0.1", 0, &loopback), 0);
-	ck_assert_int_eq(neap_reactor_create(&rig.reactor, NULL), 0);
-	ck_assert_int_eq(neap_handshake_caller_create(&rig.caller, rig.reactor, 4, 0, NULL), 0);
-	ck_assert_int_eq(neap_handshake_service_create(&service, rig.reactor, &loopback, 20000, 30000, NULL, &handlers, &system_errno, why, sizeof why), 0);
-	(void)snprintf(there, sizeof there, "{\"ip_or_host_name\":\"127.0.0.1\",\"rpc_port\":%u}", neap_handshake_service_port(service));
-	script_backend_open(&rig.backend, NEAP_BACKEND_STORES);
-	struct neap_publisher_options options = {.backend = &rig.backend.base,
-	                                         .caller = rig.caller,
-	                                         .name = "me",
-	                                         .address = {.host = "127.0.0.1", .port = 1000, .has_port = true},
-	                                         .timeout_ns = 5000 * MS,
-	                                         .refresh_ns = 10 * MS,
-	                                         .describe = describe,
-	                                         .instance = rig.instance,
-	                                         .told = told};
-	ck_assert_int_eq(neap_publisher_create(&rig.publisher, rig.reactor, &options), 0);
+	char there[100];
+	struct neap_handshake_service *service = meet(rows[_i].document, there, sizeof there);
 	ck_assert(drive_all_until(&rig.reactor, 1, backend_asked, NULL, 5000));
 	script_backend_answer(script_backend_expect(&rig.backend, "get", RPC), 0, there);
 	ck_assert(drive_all_until(&rig.reactor, 1, backend_asked, NULL, 5000));
@@ -540,10 +565,26 @@ START_TEST(who_lives_under_our_name)
 	} else {
 		ck_assert_ptr_nonnull(script_backend_expect(&rig.backend, "remove", RPC));
 	}
-	neap_handshake_service_destroy(service);
-	neap_publisher_destroy(rig.publisher);
-	neap_handshake_caller_destroy(rig.caller);
-	drive_to_end(rig.reactor);
+	part_from(service);
+}
+END_TEST
+
+/* A store that answers is well: what failed before makes no pause longer. */
+START_TEST(failures_before_a_name_was_taken)
+{
+	char there[100];
+	struct neap_handshake_service *service = meet("{\"name\":\"me\",\"protocol\":\"tcp\",\"buffers\":[]}", there, sizeof there);
+	for (int i = 0; i < 8; i++)
+		answer_address(NEAP_EPEER, NULL);
+	answer_address(0, there);
+	ck_assert(drive_all_until(&rig.reactor, 1, backend_asked, NULL, 5000));
+	ck_assert_int_eq(rig.told, NEAP_ETAKEN);
+	rig.told = 1;
+	answer_address(NEAP_EPEER, NULL);
+	uint64_t failed_ns = neap_reactor_now_ns(rig.reactor);
+	answer_address(0, there);
+	ck_assert_uint_lt(neap_reactor_now_ns(rig.reactor) - failed_ns, 300 * MS); /* 4 ms, not what they were doubled to */
+	part_from(service);
 }
 END_TEST
 
@@ -672,6 +713,7 @@ int main(void)
 	tcase_add_loop_test(cases[3], what_a_crash_left_is_replaced, 0, 5);
 	tcase_add_test(cases[3], nobody_says_who_lives_there);
 	tcase_add_loop_test(cases[3], who_lives_under_our_name, 0, 4);
+	tcase_add_test(cases[3], failures_before_a_name_was_taken);
 	for (int i = 0; i < 4; i++) {
 		tcase_set_timeout(cases[i], 60);
 		suite_add_tcase(suite, cases[i]);
