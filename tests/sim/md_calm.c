@@ -163,6 +163,19 @@ static void check_repairs(struct md_world *world)
 	}
 }
 
+/* A store that has lost everything is filled again: when it is told, or at the next look; whoever shares a name has to talk first. */
+static void check_refill(struct md_world *world)
+{
+	uint64_t refill_ns = (2 * (uint64_t)world->options.refresh_ms + 4 * world->options.timeout_ms + 2000) * MS;
+	if (!world->result->ok)
+		return;
+	md_store_wipe(world);
+	if (!sim_run_until(world->sim, settled, world, refill_ns))
+		tell_unsettled(world, "two looks after the store had lost everything");
+	sim_run_for(world->sim, 2 * md_store_notice_ns(world));
+	fetch_all(world, true);
+}
+
 /* --- who leaves ------------------------------------------------------------------------------------------------------------------------ */
 
 static bool has_left(void *user)
@@ -230,6 +243,7 @@ void md_calm(struct md_world *world)
 	fetch_all(world, false);
 	check_watches(world);
 	check_repairs(world);
+	check_refill(world);
 	for (uint32_t i = 0; i < world->options.nodes && world->result->ok; i++)
 		if (md_node_is_here(world->places[i]))
 			leave(world, world->places[i]);
