@@ -109,7 +109,10 @@ static bool take(struct etcd_call *call, int error, long status, const char *bod
 	char reason[160] = "";
 	etcd_ask_end(etcd, &call->ask);
 	if (error || status != 200) {
-		enum etcd_remedy what = etcd_judge(etcd, endpoint, error, status, body, length, why, &call->failure);
+		struct etcd_failure failure;
+		enum etcd_remedy what = etcd_judge(etcd, endpoint, error, status, body, length, why, &failure);
+		if (failure.error != NEAP_ETIMEDOUT || !call->failure.error) /* what an earlier attempt met says more than that */
+			call->failure = failure;
 		if (what == ETCD_AGAIN)
 			etcd_endpoint_failed(etcd, endpoint);
 		remedy(call, what);
@@ -333,7 +336,7 @@ static void do_fail(struct neap_machine *machine, uint64_t argument)
 	report(call);
 }
 
-/* No token came. What an earlier attempt met says more than that. */
+/* No token came. */
 static void do_give_up(struct neap_machine *machine, uint64_t argument)
 {
 	struct etcd_call *call = call_of(machine);

@@ -209,11 +209,11 @@ static struct neap_http_exchange *do_begin(struct neap_http_session *session, co
 	return exchange;
 }
 
-static int do_open(const struct neap_http_driver *base, struct neap_reactor *reactor, const char *ca_file,
+static int do_open(const struct neap_http_driver *base, struct neap_reactor *reactor, const struct neap_http_files *files,
                    struct neap_http_session **session_p)
 {
 	const struct sim_http_driver *driver = (const struct sim_http_driver *)base;
-	(void)ca_file;
+	(void)files;
 	*session_p = calloc(1, sizeof **session_p);
 	if (!*session_p)
 		abort();
