@@ -318,7 +318,7 @@ static void part_failed(struct entry *entry, const struct part *part, int error,
 	cancel_parts(entry);
 	if (error == NEAP_EMETADATA && entry->directory->stores) {
 		(void)snprintf(where, sizeof where, "%.300s: %s", entry->directory->backend->where,
-		               part == &entry->parts[OWNER] ? "it is published without its owner's address (rpc_meta)"
+		               part == &entry->parts[OWNER] ? "there is none of this name, or its owner's address (rpc_meta) is gone"
 		                                            : "there is none of this name");
 		why = where;
 	}

@@ -334,7 +334,7 @@ START_TEST(half_of_it_is_not_there)
 	reply(RAM_A, 0, DOCUMENT(1));
 	reply(RPC_A, NEAP_EMETADATA, NULL);
 	ck_assert(a.done && a.error == NEAP_EMETADATA);
-	ck_assert_msg(strstr(a.why, "segment 'a': script://test: it is published without its owner's address") == a.why, "%s", a.why);
+	ck_assert_msg(strstr(a.why, "segment 'a': script://test: there is none of this name, or its owner's address") == a.why, "%s", a.why);
 	ask(&a, "a", 0);
 	few_turns();
 	reply(RAM_A, NEAP_EMETADATA, NULL);
