@@ -112,7 +112,8 @@ static const struct {
 } statuses[] = {
 	{300, 399, NEAP_EREJECTED, "it points elsewhere; give that address, redirects are not followed"},
 	{401, 403, NEAP_EREJECTED, "it does not let us; credentials are not supported"},
-	{413, 413, NEAP_ELIMIT, "the value is longer than it takes: raise its limit (neap-master: --http_metadata_value_max)"},
+	{413, 413, NEAP_ELIMIT, "that is longer than it takes; raise its limit (neap-master: --http_metadata_value_max), or register fewer "
+	                        "and larger OPEN regions"},
 	{507, 507, NEAP_ELIMIT, "it is full"},
 	{500, 599, NEAP_EAGAIN, "it is not well"},
 };
@@ -132,11 +133,15 @@ static int judge(struct http_op *op, long status, const char *answer, size_t ans
 		note(op, NEAP_ETAKEN, "the key has a value already");
 		return NEAP_ETAKEN;
 	}
-	char said[80];
+	char said[80], size[48] = "";
+	while (answer_length > 0 && answer[answer_length - 1] == '\n')
+		answer_length--;
 	neap_json_printable(answer ? answer : "", answer_length, said, sizeof said);
+	if (op->kind == HTTP_SET)
+		(void)snprintf(size, sizeof size, " to a value of %zu bytes", op->length);
 	for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
 		if (status >= statuses[i].least && status <= statuses[i].most) {
-			note(op, statuses[i].error, "status %ld \"%s\": %s", status, said, statuses[i].advice);
+			note(op, statuses[i].error, "status %ld \"%s\"%s: %s", status, said, size, statuses[i].advice);
 			return op->error;
 		}
 	note(op, NEAP_EPROTO, "status %ld \"%s\"; 200 is expected%s", status, said,

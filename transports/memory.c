@@ -92,10 +92,12 @@ uint32_t neap_registry_open_regions(const struct neap_registry *registry)
 	return registry->open_regions;
 }
 
-void neap_registry_limit_document(struct neap_registry *registry, uint64_t overhead, uint64_t bytes_max)
+void neap_registry_limit_document(struct neap_registry *registry, uint64_t fixed, uint64_t each, uint64_t bytes_max, const char *whose)
 {
-	registry->published_overhead = overhead;
+	registry->published_bytes = fixed;
+	registry->published_overhead = each;
 	registry->published_bytes_max = bytes_max;
+	registry->published_max_whose = whose;
 }
 
 /* --- ids and slots */
@@ -230,9 +232,8 @@ static int check_room(const struct neap_registry *registry, uint32_t fresh, uint
 	}
 	if (document > registry->published_bytes_max - registry->published_bytes) {
 		snprintf(why, why_size,
-		         "the descriptor that peers read would have %" PRIu64 " bytes, more than handshake_length_max or the metadata store "
-		         "allows (%" PRIu64 "): register fewer and larger OPEN regions, or raise it here and at the peers",
-		         registry->published_bytes + document, registry->published_bytes_max);
+		         "the descriptor that peers read would have %" PRIu64 " bytes, more than the %" PRIu64 " that %s",
+		         registry->published_bytes + document, registry->published_bytes_max, registry->published_max_whose);
 		return NEAP_ELIMIT;
 	}
 	return NEAP_OK;

@@ -53,8 +53,10 @@ struct neap_registry_cursor {
 };
 bool neap_registry_next_open(const struct neap_registry *registry, struct neap_registry_cursor *cursor, uint64_t *address_p,
                              uint64_t *length_p);
-/* Registering more than fits one document is refused: each OPEN region takes the digits of its two numbers and `overhead` bytes. */
-void neap_registry_limit_document(struct neap_registry *registry, uint64_t overhead, uint64_t bytes_max);
+/* Registering more than fits one document is refused: it takes `fixed` bytes, and each OPEN region the digits of its two numbers and
+ * `each` bytes. `whose`, which is not copied, says whose limit it is and what to do, behind "more than the N that". To be called before
+ * anything is registered. */
+void neap_registry_limit_document(struct neap_registry *registry, uint64_t fixed, uint64_t each, uint64_t bytes_max, const char *whose);
 
 /* Any core, inside a turn. The range must lie in one OPEN region (size 0: refused, as the plain wire wants). NEAP_ENOTREG. */
 int neap_registry_check(const struct neap_registry *registry, uint64_t address, uint64_t length, struct neap_access_ref *ref_p);

@@ -50,7 +50,11 @@ void neap_publish_limit(struct neap_engine *engine)
 {
 	uint64_t name_bytes = json_bytes(engine->name);
 	uint64_t fixed = FIXED_BYTES + name_bytes + NEAP_CORES_MAX * PORT_BYTES;
-	neap_registry_limit_document(engine->registry, BUFFER_BYTES + name_bytes, document_max(engine) - fixed);
+	const char *whose = neap_backend_can(engine->backend, NEAP_BACKEND_STORES)
+	                            ? "are put into a metadata store of this kind: register fewer and larger OPEN regions"
+	                            : "handshake_length_max (MC_HANDSHAKE_MAX_LENGTH) allows: register fewer and larger OPEN regions, or "
+	                              "raise it here and at the peers";
+	neap_registry_limit_document(engine->registry, fixed, BUFFER_BYTES + name_bytes, document_max(engine), whose);
 }
 
 /* The document without its buffers. */

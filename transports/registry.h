@@ -34,7 +34,7 @@ void neap_grace_init(struct neap_registry *registry);
 void neap_grace_add(struct neap_registry *registry, struct neap_grace_item *item);
 bool neap_grace_idle(const struct neap_registry *registry);
 
-/* --- the address index (memory_index.c): a sorted array cut in leaves; tops and leaves are immutable once published */
+/* --- the address index (memory_index.c): a sorted array cut in leaves. Tops are immutable once published, and of leaves what is counted */
 
 struct neap_index_entry {
 	uint64_t address, length;
@@ -46,7 +46,7 @@ struct neap_index_entry {
 
 struct neap_index_leaf {
 	struct neap_grace_item grace;
-	uint32_t count;
+	_Atomic uint32_t count;
 	struct neap_index_entry entries[NEAP_LEAF_ENTRIES];
 };
 
@@ -139,6 +139,7 @@ struct neap_registry {
 	uint64_t version;
 	uint32_t open_regions;
 	uint64_t published_bytes, published_bytes_max, published_overhead;
+	const char *published_max_whose;
 
 	struct neap_grace grace;
 	struct neap_pool notes;

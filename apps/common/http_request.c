@@ -317,6 +317,14 @@ static bool take_body(struct app_http_request *request, const char *bytes, size_
 	return true;
 }
 
+static void answer_too_long(struct app_http_request *request)
+{
+	char sentence[80];
+	int length = snprintf(sentence, sizeof sentence, "the body is too long: at most %zu bytes are taken here\n", request->route->body_max);
+	set_answer(request, MHD_HTTP_CONTENT_TOO_LARGE, APP_HTTP_TEXT,
+	           MHD_create_response_from_buffer((size_t)length, sentence, MHD_RESPMEM_MUST_COPY));
+}
+
 static void add_allowed(struct app_http_request *request)
 {
 	const struct app_http_options *options = &request->http->options;
@@ -343,7 +351,7 @@ static void refuse(struct app_http_request *request)
 	case MHD_HTTP_BAD_REQUEST:
 		answer_static(request, request->refusal, "the query is not well encoded, or has more than 16 arguments\n");
 		break;
-	case MHD_HTTP_CONTENT_TOO_LARGE: answer_static(request, request->refusal, "the body is too long\n"); break;
+	case MHD_HTTP_CONTENT_TOO_LARGE: answer_too_long(request); break;
 	default: answer_static(request, request->refusal, "too much is under way, try again later\n"); break;
 	}
 }

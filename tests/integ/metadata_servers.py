@@ -87,14 +87,15 @@ class Redis:
 class Master:
     """neap-master's HTTP metadata server."""
 
-    def __init__(self):
+    def __init__(self, *flags):
+        self.flags = flags
         self.port = tool.free_port()
         self.url = "http://127.0.0.1:%d/metadata" % self.port
         self.start()
 
     def start(self):
         self.process = subprocess.Popen([tool.program("neap-master"), "--rpc_port=0", "--metrics_port=0", "--first",
-                                         "--enable_http_metadata_server", "--http_metadata_server_port=%d" % self.port],
+                                         "--enable_http_metadata_server", "--http_metadata_server_port=%d" % self.port, *self.flags],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if "metadata" not in self.process.stdout.readline():
             raise AssertionError("neap-master did not start")

@@ -144,15 +144,17 @@ class RedisSilent(CommonSilent, Silent):
     def test_the_watch_is_forgotten(self):
         """Only the connection that tells of changes: nothing is ever sent on it, so the probes of TCP have to notice."""
         with self.lives():
+            self.source.ask("close", self.segment)  # what is open is known anyhow
             watches = [line.split(b"addr=")[1].split()[0].rsplit(b":", 1)[1].decode()
                        for line in self.server.ask("CLIENT", "LIST", "TYPE", "pubsub").splitlines() if b"addr=" in line]
+            self.assertEqual(self.opens("target")["error"], 0)
             self.assertGreater(len(watches), 0)
             self.namespace.drop("tcp", "sport", "{%s}" % ",".join(watches))
             self.namespace.drop("tcp", "dport", "{%s}" % ",".join(watches))
             self.target.kill()  # it would write it again
             self.server.ask("SET", "mooncake/ram/target", "null")
             self.assertEqual(self.opens("target")["error"], 0, "nobody can know yet")
-            tool.until("the change is seen", lambda: self.opens("target")["error"], seconds=90 * tool.SLOW)
+            tool.until("the change is seen", lambda: self.opens("target")["error"] == EMETADATA, seconds=60 * tool.SLOW)
 
 
 class HttpSilent(CommonSilent, Silent):

@@ -41,6 +41,7 @@ struct tool {
 	size_t input_length;
 	bool script_ended, closing;
 	uint64_t close_began_ns, wakeups;
+	uint64_t allocated_bytes, held_bytes, held_most_bytes; /* by the library: ever, now, and the most at once since the last `ranges` */
 };
 
 /* One line to standard output, at once. */

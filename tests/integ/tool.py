@@ -136,6 +136,11 @@ class Tool:
         self.buffers[name] = event
         return event["address"]
 
+    def ranges(self, name, size, count, batch, *turns):
+        """`size` bytes registered as `count` ranges, `batch` in each call; "turns": with a turn of the reactor after each. Not judged."""
+        event = self.buffers[name] = self.ask("ranges", name, size, count, batch, *turns)
+        return event
+
     def address(self, name):
         return self.buffers[name]["address"]
 

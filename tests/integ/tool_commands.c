@@ -152,6 +152,42 @@ static void make_loop(struct tool *tool, char **words)
 	finish_buffer(tool, buffer, "open");
 }
 
+/* Registers the memory as `count` ranges, `batch` in each call. */
+static int register_ranges(struct tool *tool, struct tool_buffer *buffer, uint32_t count, uint32_t batch, bool turns, char *why, size_t why_size)
+{
+	uint64_t bytes = buffer->bytes / count;
+	struct neap_memory *ranges = calloc(batch, sizeof *ranges);
+	int error = ranges ? NEAP_OK : NEAP_ENOMEM;
+	for (uint32_t done = 0, part; !error && done < count; done += part) {
+		part = count - done < batch ? count - done : batch;
+		for (uint32_t i = 0; i < part; i++)
+			ranges[i] = (struct neap_memory){.address = buffer->memory + (done + i) * bytes, .length = bytes, .access = NEAP_OPEN};
+		error = neap_memory_register(tool->engine, ranges, part, NULL, why, why_size);
+		if (!error && turns)
+			(void)neap_reactor_run_once(tool->reactor, NULL);
+	}
+	free(ranges);
+	return error;
+}
+
+/* ranges NAME BYTES COUNT BATCH [turns]: fresh memory, registered as COUNT ranges, BATCH in each call, with a turn of the reactor after each
+ * if so wished. Tells what the library took in memory for it. */
+static void make_ranges(struct tool *tool, char **words, int count)
+{
+	char why[512] = "";
+	uint32_t ranges = (uint32_t)strtoul(words[3], NULL, 0), batch = (uint32_t)strtoul(words[4], NULL, 0);
+	struct tool_buffer *buffer = new_buffer(tool, words[1], words[2]);
+	if (!buffer || !ranges || !batch)
+		return;
+	uint64_t allocated = tool->allocated_bytes, held = tool->held_most_bytes = tool->held_bytes;
+	buffer->memory = app_memory_map(buffer->bytes, false, why, sizeof why);
+	int error = buffer->memory ? register_ranges(tool, buffer, ranges, batch, count > 5, why, sizeof why) : NEAP_ENOMEM;
+	tool_event("{\"event\":\"ranges\",\"name\":%s,\"error\":%d,\"why\":%s,\"address\":%" PRIuPTR ",\"bytes\":%" PRIu64
+	           ",\"allocated_bytes\":%" PRIu64 ",\"held_most_bytes\":%" PRIu64 "}",
+	           tool_quote(buffer->name), error, tool_quote(why), (uintptr_t)buffer->memory, buffer->bytes,
+	           tool->allocated_bytes - allocated, tool->held_most_bytes - held);
+}
+
 static void on_region_released(void *user)
 {
 	struct tool_buffer *buffer = user;
@@ -389,6 +425,8 @@ static bool memory_command(struct tool *tool, char **words, int count)
 		make_part(tool, words);
 	else if (!strcmp(verb, "loop") && count == 3)
 		make_loop(tool, words);
+	else if (!strcmp(verb, "ranges") && count >= 5)
+		make_ranges(tool, words, count);
 	else if (!strcmp(verb, "unregister") && count == 2 && tool_buffer_find(tool, words[1]))
 		unregister(tool, tool_buffer_find(tool, words[1]));
 	else if ((!strcmp(verb, "fill") || !strcmp(verb, "check") || !strcmp(verb, "zero") || !strcmp(verb, "check_zero")) &&

@@ -158,6 +158,28 @@ static void run(void)
 	}
 }
 
+/* The library's memory, counted. */
+static void *allocate(void *user, size_t bytes)
+{
+	(void)user;
+	void *memory = calloc(1, bytes);
+	if (!memory)
+		return NULL;
+	tool.allocated_bytes += bytes;
+	tool.held_bytes += bytes;
+	if (tool.held_bytes > tool.held_most_bytes)
+		tool.held_most_bytes = tool.held_bytes;
+	return memory;
+}
+
+static void release(void *user, void *memory, size_t bytes)
+{
+	(void)user;
+	if (memory)
+		tool.held_bytes -= bytes;
+	free(memory);
+}
+
 static void on_publication(void *user, int error, const char *why)
 {
 	(void)user;
@@ -176,7 +198,7 @@ int main(int argc, char **argv)
 		return APP_USAGE;
 	}
 	engine_options(&options);
-	int error = neap_reactor_create(&tool.reactor, NULL);
+	int error = neap_reactor_create(&tool.reactor, &(struct neap_reactor_options){.alloc = {.allocate = allocate, .release = release}});
 	if (!error)
 		error = neap_engine_create(&tool.engine, tool.reactor, &options, why, sizeof why);
 	if (error) {

@@ -265,11 +265,11 @@ END_TEST
 START_TEST(a_document_that_peers_would_refuse_is_refused_here)
 {
 	neap_region_id id;
-	neap_registry_limit_document(registry, 10, 2 * (10 + 15 + 5));
+	neap_registry_limit_document(registry, 100, 10, 100 + 2 * (10 + 15 + 5), "a test allows");
 	ck_assert_int_eq(put(BASE, SIZE, NEAP_OPEN, &id), 0);
 	ck_assert_int_eq(put(BASE + SIZE, SIZE, NEAP_OPEN, NULL), 0);
 	ck_assert_int_eq(put(BASE + 2 * SIZE, SIZE, NEAP_OPEN, NULL), NEAP_ELIMIT);
-	ck_assert_ptr_nonnull(strstr(why, "handshake_length_max"));
+	ck_assert_ptr_nonnull(strstr(why, "more than the 160 that a test allows"));
 	ck_assert_int_eq(put(BASE + 2 * SIZE, SIZE, NEAP_CLOSED, NULL), 0);
 	ck_assert_int_eq(neap_registry_unregister(registry, id, NULL, NULL), 0);
 	ck_assert_int_eq(put(BASE + 3 * SIZE, SIZE, NEAP_OPEN, NULL), 0);
@@ -363,6 +363,93 @@ START_TEST(twenty_thousand_in_one_call)
 }
 END_TEST
 
+struct failing {
+	uint32_t calls, fail_at;
+	int64_t balance;
+	uint64_t bytes; /* ever allocated */
+};
+
+static void *allocate(void *user, size_t bytes)
+{
+	struct failing *failing = user;
+	if (++failing->calls == failing->fail_at)
+		return NULL;
+	failing->balance++;
+	failing->bytes += bytes;
+	return calloc(1, bytes);
+}
+
+static void release(void *user, void *memory, size_t bytes)
+{
+	struct failing *failing = user;
+	(void)bytes;
+	failing->balance--;
+	free(memory);
+}
+
+enum { SPREAD = 12000 };
+
+static struct neap_memory page(uint32_t number)
+{
+	return (struct neap_memory){.address = at(BASE + number * UINT64_C(8192)), .length = 4096, .location = "cpu:0"};
+}
+
+/* Calls of one to forty ranges, in no order; some are let go again. All is reachable that should be, and nothing else. */
+START_TEST(calls_of_all_sizes)
+{
+	static neap_region_id ids[SPREAD];
+	uint64_t random = 11 + (uint64_t)_i;
+	memset(ids, 0, sizeof ids);
+	teardown();
+	make(SPREAD, 1);
+	for (uint32_t done = 0, count; done < SPREAD; done += count) {
+		struct neap_memory memory[40];
+		count = 1 + (uint32_t)(next_random(&random) % 40);
+		if (count > SPREAD - done)
+			count = SPREAD - done;
+		for (uint32_t i = 0; i < count; i++)
+			memory[i] = page((done + i) * 7919u % SPREAD);
+		ck_assert_int_eq(neap_registry_register(registry, memory, count, ids + done, why, sizeof why), 0);
+		uint32_t gone = (uint32_t)(next_random(&random) % (done + count));
+		if (ids[gone] && neap_registry_unregister(registry, ids[gone], NULL, NULL) == 0)
+			ids[gone] = 0;
+	}
+	for (uint32_t i = 0; i < SPREAD; i++)
+		if (reachable((uintptr_t)page(i * 7919u % SPREAD).address, 4096) != (ids[i] != 0))
+			ck_abort_msg("range %u", i);
+	struct neap_registry_cursor cursor = {0};
+	uint64_t address, length, last = 0;
+	uint32_t regions = 0;
+	for (; neap_registry_next_open(registry, &cursor, &address, &length); last = address, regions++)
+		ck_assert_uint_gt(address, last);
+	ck_assert_uint_eq(regions, neap_registry_regions(registry));
+}
+END_TEST
+
+/* What one call after the other costs does not grow with what is registered already, in whatever sizes the calls come, when they come in
+ * the order of addresses; the last region is behind them all. */
+START_TEST(the_cost_of_a_call_does_not_grow)
+{
+	uint32_t batch = (uint32_t)_i;
+	struct failing counted = {0};
+	struct neap_reactor_options options = {.alloc = {allocate, release, &counted}};
+	teardown();
+	ck_assert_int_eq(neap_reactor_create(&reactor, &options), 0);
+	ck_assert_int_eq(neap_registry_create(&registry, reactor, 65536, 1), 0);
+	struct neap_memory last = page(SPREAD), memory[4];
+	ck_assert_int_eq(neap_registry_register(registry, &last, 1, NULL, why, sizeof why), 0);
+	counted.bytes = 0;
+	for (uint32_t i = 0; i < SPREAD; i += batch) {
+		for (uint32_t j = 0; j < batch; j++)
+			memory[j] = page(i + j);
+		ck_assert_int_eq(neap_registry_register(registry, memory, batch, NULL, why, sizeof why), 0);
+	}
+	ck_assert_uint_lt(counted.bytes / SPREAD, 600);
+	teardown();
+	setup();
+}
+END_TEST
+
 START_TEST(location_of_a_touched_page_is_known)
 {
 	unsigned char *page = aligned_alloc(4096, 4096);
@@ -378,28 +465,6 @@ START_TEST(location_of_a_touched_page_is_known)
 	free(page);
 }
 END_TEST
-
-struct failing {
-	uint32_t calls, fail_at;
-	int64_t balance;
-};
-
-static void *allocate(void *user, size_t bytes)
-{
-	struct failing *failing = user;
-	if (++failing->calls == failing->fail_at)
-		return NULL;
-	failing->balance++;
-	return calloc(1, bytes);
-}
-
-static void release(void *user, void *memory, size_t bytes)
-{
-	struct failing *failing = user;
-	(void)bytes;
-	failing->balance--;
-	free(memory);
-}
 
 /* Whatever allocation fails, a call registers all or nothing, and what was there stays reachable. */
 START_TEST(registering_without_memory)
@@ -812,6 +877,8 @@ int main(void)
 	tcase_add_test(many, a_document_that_peers_would_refuse_is_refused_here);
 	tcase_add_loop_test(many, many_changes_against_a_plain_map, 0, 4);
 	tcase_add_test(many, twenty_thousand_in_one_call);
+	tcase_add_loop_test(many, calls_of_all_sizes, 0, 3);
+	tcase_add_loop_test(many, the_cost_of_a_call_does_not_grow, 1, 4);
 	tcase_add_loop_test(many, registering_without_memory, 0, 2);
 	tcase_add_loop_test(grants, a_grant_allows_what_it_says, 0, sizeof uses / sizeof uses[0]);
 	tcase_add_test(grants, every_bit_of_a_token_counts);
