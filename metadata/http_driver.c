@@ -8,7 +8,7 @@
 #include "metadata/http_driver_inside.h"
 #include <string.h>
 
-#define CONNECTIONS_MAX 16L /* at once; further requests wait inside of curl */
+#define CONNECTIONS_MAX 8L /* at once, and all are kept: a burst of requests makes no new ones. Further requests wait inside of curl */
 
 struct http_socket {
 	struct neap_watch watch;
@@ -240,7 +240,7 @@ static int do_open(const struct neap_http_driver *driver, struct neap_reactor *r
 	(void)curl_multi_setopt(session->multi, CURLMOPT_TIMERFUNCTION, timer_wanted);
 	(void)curl_multi_setopt(session->multi, CURLMOPT_TIMERDATA, session);
 	(void)curl_multi_setopt(session->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, CONNECTIONS_MAX);
-	(void)curl_multi_setopt(session->multi, CURLMOPT_MAXCONNECTS, 4L);
+	(void)curl_multi_setopt(session->multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX);
 	*session_p = session;
 	return NEAP_OK;
 }
