@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tool
 
 SIZES = {4096: 128, 65536: 16, 1048576: 16}  # block size: requests outstanding, as the reference's published figures have it
+PARTS = ["throughput", "latency", "idle", "metadata"]
 
 
 def congestion_of_this_machine():
@@ -204,10 +205,13 @@ def main():
     parser.add_argument("--buffer", default="1G", help="memory on each side (default 1G)")
     parser.add_argument("--congestion", default="reno", help="TCP congestion control of all programs (default reno; this machine's own: %s)" %
                         congestion_of_this_machine())
-    parser.add_argument("--idle-seconds", type=float, default=20, help="how long to watch 1,000 idle peers (default 20; 0: not)")
-    parser.add_argument("--only", choices=["throughput", "latency", "idle"], help="only this part")
+    parser.add_argument("--idle-seconds", type=float, default=20, help="how long to watch 1,000 idle peers, and three times as "
+                        "long an engine at each metadata store (default 20; 0: not)")
+    parser.add_argument("--only", choices=PARTS, help="only this part; as a word by itself too")
+    parser.add_argument("part", nargs="?", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--json", default=os.path.join(tool.BUILD, "bench.json"), help="where the figures of every run go")
     options = parser.parse_args()
+    options.only = options.only or options.part
     results = {"congestion": options.congestion, "rounds": options.rounds, "seconds": options.seconds}
     print("# %s, %d CPUs, kernel %s, congestion control %s (default here: %s)" %
           (time.strftime("%Y-%m-%d %H:%M"), os.cpu_count(), os.uname().release, options.congestion, congestion_of_this_machine()))
@@ -223,6 +227,10 @@ def main():
         import idle
         results["idle"] = idle.measure(options.idle_seconds)
         idle.show(results["idle"])
+    if options.only in (None, "metadata"):
+        import metadata
+        results["metadata"] = metadata.measure(options.rounds, 3 * options.idle_seconds)  # they look every 30 s
+        metadata.show(results["metadata"])
     with open(options.json, "w") as file:
         json.dump(results, file, indent=1)
     print("\nevery run: %s" % options.json)
