@@ -22,10 +22,12 @@ static void tracked(void *user, int error, const char *value, size_t length, con
 	(void)value;
 	(void)length;
 	redis->tracking = !error;
-	if (error && error != NEAP_EREJECTED && redis_link_is_ready(&redis->commands)) /* the next one will do better */
+	if (!error || !redis->reply || !redis_link_is_ready(&redis->commands))
+		return; /* what failed was the connection that it was said on: it is said again on the next */
+	if (error != NEAP_EREJECTED) { /* another tracker will do better */
 		redis_link_broke(&redis->tracker, error, why);
-	if (error != NEAP_EREJECTED)
 		return;
+	}
 	/* an old server, or one that does not let us: it is read again when a transfer fails, as with any that cannot watch */
 	redis->untrackable = true;
 	neap_log(redis->reactor, NEAP_LOG_INFO, "metadata", "changes are not watched: %s", why);

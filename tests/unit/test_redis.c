@@ -837,7 +837,16 @@ START_TEST(a_server_that_does_not_tell)
 	answer_on(wire(), NEAP_REDIS_INTEGER, NULL, 77);
 	drop_wire(wire(), "NOPERM");
 	pass(20 * MS);
+	struct neap_backend_set set = {.key = "k", .value = "v", .length = 1};
+	ck_assert_int_eq(b->ops->set(b, &set, 3000 * MS, answered, &a, &a.call), 0);
+	turn();
 	struct neap_redis_wire *tracker = begin_tracking();
+	answer_on(commands, NEAP_REDIS_ERROR, "READONLY You can't write against a read only replica.", 0); /* not what was asked last */
+	ck_assert(!commands->open && tracker->open);
+	pass(20 * MS);
+	get_ready();
+	commands = wire();
+	heard("CLIENT TRACKING ON REDIRECT 77 NOLOOP");
 	answer_on(commands, NEAP_REDIS_ERROR, "ERR The client ID you want redirect to does not exist", 0); /* that connection broke unnoticed */
 	ck_assert(!tracker->open);
 	pass(20 * MS);
