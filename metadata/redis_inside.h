@@ -43,7 +43,7 @@ struct redis_link {
 	struct neap_resolution *resolution;
 	struct neap_sockaddr addresses[REDIS_ADDRESSES_MAX];
 	uint32_t address_count, address_next;
-	uint64_t opened_ns;
+	uint64_t opened_ns; /* 0: it is not open */
 	uint32_t failures; /* in a row */
 	int64_t id;        /* the server's, of a connection that tracks */
 	int error;         /* the last one */

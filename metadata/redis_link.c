@@ -303,6 +303,13 @@ static void do_give_up(struct neap_machine *machine, uint64_t argument)
 	do_fail(machine, argument);
 }
 
+/* A connection that was of use for longer than any pause ends their row. The pause is reckoned before the action that follows the end. */
+static uint32_t failures_in_a_row(const struct redis_link *link)
+{
+	bool was_well = link->opened_ns && neap_now(link->redis->reactor) - link->opened_ns > link->redis->options.pause_max_ns;
+	return was_well ? 0 : link->failures;
+}
+
 /* Who waits for this connection is told; it is tried again all the same, for a password may be changed. */
 static void do_refuse(struct neap_machine *machine, uint64_t argument)
 {
@@ -319,9 +326,8 @@ static void do_lose(struct neap_machine *machine, uint64_t argument)
 	struct redis_link *link = link_of(machine);
 	(void)argument;
 	let_go(link);
-	if (neap_now(link->redis->reactor) - link->opened_ns > link->redis->options.pause_max_ns)
-		link->failures = 0;
-	link->failures++;
+	link->failures = failures_in_a_row(link) + 1;
+	link->opened_ns = 0;
 	redis_lost(link);
 }
 
@@ -353,7 +359,7 @@ static uint64_t pause_ns(const struct redis_link *link)
 {
 	const struct neap_redis_options *options = &link->redis->options;
 	uint64_t pause = options->pause_min_ns;
-	for (uint32_t i = 1; i < link->failures && pause < options->pause_max_ns; i++)
+	for (uint32_t i = 1; i < failures_in_a_row(link) && pause < options->pause_max_ns; i++)
 		pause *= 2;
 	if (pause > options->pause_max_ns)
 		pause = options->pause_max_ns;

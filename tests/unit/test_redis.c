@@ -463,6 +463,32 @@ static void resolved(int error, uint32_t count)
 	turn();
 }
 
+/* Failures before a connection that was well for long make no pause longer. */
+START_TEST(a_long_life)
+{
+	struct asked a = {0};
+	open_rig(&(struct neap_redis_options){0});
+	get(&a, "k");
+	for (int i = 0; i < 8; i++) {
+		drop_wire(wire(), "Connection refused");
+		pass(6300 * MS);
+	}
+	get(&a, "k");
+	get_ready();
+	answer(NEAP_REDIS_STRING, "v");
+	expect(&a, 0, "v");
+	pass(5001 * MS);
+	uint32_t count = rig.wire_count;
+	drop_wire(wire(), "Connection reset by peer");
+	pass(64 * MS);
+	ck_assert_uint_eq(rig.wire_count, count + 1);
+	drop_wire(wire(), "Connection refused");
+	pass(64 * MS);
+	ck_assert_uint_eq(rig.wire_count, count + 2);
+	close_rig();
+}
+END_TEST
+
 START_TEST(names_and_their_addresses)
 {
 	struct asked a = {0};
@@ -937,6 +963,7 @@ int main(void)
 	tcase_add_test(cases[1], a_server_that_is_not_ready);
 	tcase_add_test(cases[1], every_wait_ends);
 	tcase_add_test(cases[1], broken_anywhere);
+	tcase_add_test(cases[1], a_long_life);
 	tcase_add_test(cases[1], names_and_their_addresses);
 	tcase_add_loop_test(cases[1], ended_anywhere, 0, 9);
 	tcase_add_test(cases[2], told_of_changes);
