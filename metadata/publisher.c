@@ -12,6 +12,8 @@
 #define WHY_MAX 640u
 #define CALLS_MAX 3
 #define MS UINT64_C(1000000)
+#define BLIND_MAX 20u
+#define BLIND_LOOK_NS (1000 * MS) /* after the first look that nothing watches behind; doubled with each */
 
 struct neap_publisher {
 	struct neap_machine machine;
@@ -24,6 +26,7 @@ struct neap_publisher {
 	uint64_t calls[CALLS_MAX];             /* to the back-end */
 	uint64_t probe;                        /* to the other process */
 	uint8_t awaited;
+	uint8_t blind;    /* looks in a row since which nothing watches, although the back-end can */
 	bool part_lost;   /* CONFIRMING: one of both is not there, or not what we wrote */
 	uint64_t written; /* the digest of the descriptor that was written last */
 	bool dirty;       /* the descriptor is not what was written last */
@@ -228,7 +231,11 @@ static void do_check(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	publisher->doubted = false;
 	publisher->watch.changed = address_changed;
-	(void)ops_of(publisher)->watch(publisher->options.backend, publisher->rpc_key, &publisher->watch);
+	int error = ops_of(publisher)->watch(publisher->options.backend, publisher->rpc_key, &publisher->watch);
+	if (!error || !neap_backend_can(publisher->options.backend, NEAP_BACKEND_WATCHES))
+		publisher->blind = 0;
+	else if (publisher->blind < BLIND_MAX)
+		publisher->blind++;
 	read_address(publisher);
 }
 
@@ -403,10 +410,17 @@ static neap_action_func *const actions[] = {
 	[publisher_do_remove] = do_remove,     [publisher_do_end] = do_end,
 };
 
-static uint64_t refresh_ns(const struct neap_publisher_options *options)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-	uint64_t third = options->lease_ns / 3;
-	return third && third < options->refresh_ns ? third : options->refresh_ns;
+	return a < b ? a : b;
+}
+
+/* A back-end that is still connecting cannot watch yet: it is looked again before long, when it can. */
+static uint64_t refresh_ns(const struct neap_publisher *publisher)
+{
+	const struct neap_publisher_options *options = &publisher->options;
+	uint64_t refresh = options->lease_ns ? least(options->lease_ns / 3, options->refresh_ns) : options->refresh_ns;
+	return publisher->blind ? least(BLIND_LOOK_NS << (publisher->blind - 1), refresh) : refresh;
 }
 
 static uint64_t pause_ns(const struct neap_publisher *publisher)
@@ -425,7 +439,7 @@ static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class
 	const struct neap_publisher *publisher = publisher_of(machine);
 	switch (timeout_class) {
 	case publisher_timeout_REFRESH:
-		return now_ns + refresh_ns(&publisher->options);
+		return now_ns + refresh_ns(publisher);
 	case publisher_timeout_PAUSE:
 		return now_ns + pause_ns(publisher);
 	default:

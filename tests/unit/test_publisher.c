@@ -228,6 +228,29 @@ START_TEST(it_is_looked_at_again)
 }
 END_TEST
 
+/* Until the back-end can watch, it is looked again soon, and then less and less often. */
+START_TEST(looked_at_blindly)
+{
+	static const unsigned looks_ms[] = {1000, 2000, 4000, 8000, 10000, 10000};
+	open_rig(0);
+	publish();
+	rig.backend.no_watch = NEAP_EAGAIN;
+	neap_watches_tell_all(&rig.backend.watches);
+	turn();
+	reply("get", RPC, 0, OURS);
+	confirm();
+	for (size_t i = 0; i < sizeof looks_ms / sizeof *looks_ms; i++) {
+		pass((looks_ms[i] - 1) * MS);
+		ck_assert_uint_eq(script_backend_pending(&rig.backend), 0);
+		rig.backend.no_watch = i == 4 ? 0 : NEAP_EAGAIN;
+		pass(MS);
+		reply("get", RPC, 0, OURS);
+		confirm();
+	}
+	close_rig();
+}
+END_TEST
+
 START_TEST(leases_are_renewed)
 {
 	open_rig(3000 * MS);
@@ -700,6 +723,7 @@ int main(void)
 	tcase_add_test(cases[0], published_and_taken_back);
 	tcase_add_test(cases[0], changes_are_written_together);
 	tcase_add_test(cases[0], it_is_looked_at_again);
+	tcase_add_test(cases[0], looked_at_blindly);
 	tcase_add_test(cases[0], leases_are_renewed);
 	tcase_add_loop_test(cases[1], a_write_that_came_late, 0, 2);
 	tcase_add_test(cases[1], a_store_that_came_back_empty);
