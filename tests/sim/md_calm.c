@@ -163,6 +163,18 @@ static void check_repairs(struct md_world *world)
 	}
 }
 
+/* The same soon after the connections were lost: everybody has begun to watch again. */
+static void check_repairs_after_restart(struct md_world *world)
+{
+	if (world->options.kind != MD_REDIS || !world->result->ok)
+		return;
+	md_store_stop(world);
+	md_store_start(world, false);
+	sim_run_for(world->sim, 3000 * MS);
+	settle(world, "after a restart");
+	check_repairs(world);
+}
+
 /* A store that has lost everything is filled again: when it is told, or at the next look; whoever shares a name has to talk first. */
 static void check_refill(struct md_world *world)
 {
@@ -243,6 +255,7 @@ void md_calm(struct md_world *world)
 	fetch_all(world, false);
 	check_watches(world);
 	check_repairs(world);
+	check_repairs_after_restart(world);
 	check_refill(world);
 	for (uint32_t i = 0; i < world->options.nodes && world->result->ok; i++)
 		if (md_node_is_here(world->places[i]))
