@@ -24,6 +24,8 @@ static void start_store(struct sim *sim, void *user, uint64_t empty)
 static void stop_store(struct md_world *world)
 {
 	bool empty = world->options.faults_wipe && sim_random_chance(md_chance(world), 400);
+	if (world->memory.down)
+		return;
 	md_log(world, "the store ends");
 	md_store_stop(world);
 	sim_after(world->sim, a_while_ns(world), start_store, world, empty);
@@ -100,32 +102,33 @@ static void edit_store(struct md_world *world)
 	MD_SEEN(world, edited);
 }
 
-static bool store_fault(struct md_world *world, uint64_t which)
+static void stand_still(struct md_world *world)
 {
-	const struct md_options *o = &world->options;
 	struct sim_server *server = md_store_server(world);
-	if (which == 0 && o->faults_down && !world->memory.down)
-		stop_store(world);
-	else if (which == 1 && o->faults_wipe)
-		wipe_store(world);
-	else if (which == 2 && o->faults_dark)
-		darken_store(world);
-	else if (which == 3 && o->faults_refuse)
-		refuse_service(world);
-	else if (which == 4 && o->faults_still && server) {
-		sim_server_stand_still(server, a_while_ns(world));
-		MD_SEEN(world, stood_still);
-	} else if (which == 5 && o->faults_cut && server)
-		world->result->sometimes.cut += sim_server_cut_one(server);
-	else if (which == 6 && o->faults_silent && server)
-		world->result->sometimes.silenced += sim_server_silence_one(server);
-	else if (which == 7 && o->faults_forget && o->kind == MD_REDIS) {
-		sim_redis_server_forget_tracked(&world->redis);
-		MD_SEEN(world, forgot_tracked);
-	}
-	else if (which == 8 && o->faults_edit)
-		edit_store(world);
-	return which <= 8;
+	if (!server)
+		return;
+	sim_server_stand_still(server, a_while_ns(world));
+	MD_SEEN(world, stood_still);
+}
+
+static void cut_one(struct md_world *world)
+{
+	struct sim_server *server = md_store_server(world);
+	world->result->sometimes.cut += server && sim_server_cut_one(server);
+}
+
+static void silence_one(struct md_world *world)
+{
+	struct sim_server *server = md_store_server(world);
+	world->result->sometimes.silenced += server && sim_server_silence_one(server);
+}
+
+static void forget_tracked(struct md_world *world)
+{
+	if (world->options.kind != MD_REDIS)
+		return;
+	sim_redis_server_forget_tracked(&world->redis);
+	MD_SEEN(world, forgot_tracked);
 }
 
 /* --- the processes --------------------------------------------------------------------------------------------------------------- */
@@ -151,20 +154,16 @@ static void come_again(struct sim *sim, void *user, uint64_t place)
 {
 	struct md_world *world = user;
 	const struct md_node *old = world->places[place];
+	if (old->up) { /* still leaving */
+		sim_after(sim, 50 * MS, come_again, world, place);
+		return;
+	}
 	uint64_t where = sim_random_below(md_chance(world), 3);
 	uint32_t host = where == 2 && world->next_host + 1 < SIM_NODES_MAX ? world->next_host++ : old->node->host;
 	uint16_t port = where == 0 ? old->address.port : world->next_port++;
-	(void)sim;
 	world->coming--;
-	if (old->up) { /* still leaving */
-		world->coming++;
-		sim_after(world->sim, 50 * MS, come_again, world, place);
-		return;
-	}
-	if (where == 0)
-		MD_SEEN(world, came_again_there);
-	else
-		MD_SEEN(world, came_again_elsewhere);
+	world->result->sometimes.came_again_there += where == 0;
+	world->result->sometimes.came_again_elsewhere += where != 0;
 	if (!md_node_start(world, (uint32_t)place, host, port) && world->result->ok)
 		comes_again_perhaps(world, world->places[place]);
 }
@@ -176,7 +175,7 @@ static void heal(struct sim *sim, void *user, uint64_t argument)
 	sim_heal(sim);
 }
 
-static void part(struct md_world *world, const struct md_node *node)
+static void part(struct md_world *world, struct md_node *node)
 {
 	const struct md_node *other = world->places[sim_random_below(md_chance(world), world->options.nodes)];
 	if (other->node->host == node->node->host)
@@ -186,7 +185,7 @@ static void part(struct md_world *world, const struct md_node *node)
 	MD_SEEN(world, partitioned);
 }
 
-static void pause_process(struct md_world *world, const struct md_node *node)
+static void pause_process(struct md_world *world, struct md_node *node)
 {
 	uint64_t ns = a_while_ns(world);
 	world->paused_ns[node->place] += ns;
@@ -194,44 +193,58 @@ static void pause_process(struct md_world *world, const struct md_node *node)
 	MD_SEEN(world, paused);
 }
 
-static void memory_runs_out(struct md_world *world, const struct md_node *node)
+static void memory_runs_out(struct md_world *world, struct md_node *node)
 {
 	world->result->sometimes.memory_failed += node->node->fail_allocation_at < node->node->allocations;
 	node->node->fail_allocation_at = node->node->allocations + sim_random_below(md_chance(world), 6);
 }
 
-static void process_fault(struct md_world *world, uint64_t which)
+static void crash(struct md_world *world, struct md_node *node)
 {
-	const struct md_options *o = &world->options;
-	struct md_node *node = world->places[sim_random_below(md_chance(world), o->nodes)];
-	if (!md_node_is_awake(node))
-		return;
-	if (which == 9 && o->faults_crash) {
-		md_node_crash(node, sim_random_chance(md_chance(world), 300));
-		comes_again_perhaps(world, node);
-	} else if (which == 10 && o->faults_leave) {
-		md_node_leave(node);
-		comes_again_perhaps(world, node);
-		MD_SEEN(world, left);
-	} else if (which == 11 && o->faults_part) {
-		part(world, node);
-	} else if (which == 12 && o->faults_pause) {
-		pause_process(world, node);
-	} else if (which == 13 && o->faults_memory) {
-		memory_runs_out(world, node);
-	}
+	md_node_crash(node, sim_random_chance(md_chance(world), 300));
+	comes_again_perhaps(world, node);
+}
+
+static void leave(struct md_world *world, struct md_node *node)
+{
+	md_node_leave(node);
+	comes_again_perhaps(world, node);
+	MD_SEEN(world, left);
 }
 
 /* --- all of them ------------------------------------------------------------------------------------------------------------------ */
+
+static const struct {
+	size_t option;
+	void (*to_store)(struct md_world *world);
+	void (*to_process)(struct md_world *world, struct md_node *node);
+} faults[] = {
+	{offsetof(struct md_options, faults_down), stop_store, NULL},       {offsetof(struct md_options, faults_wipe), wipe_store, NULL},
+	{offsetof(struct md_options, faults_dark), darken_store, NULL},     {offsetof(struct md_options, faults_refuse), refuse_service, NULL},
+	{offsetof(struct md_options, faults_still), stand_still, NULL},     {offsetof(struct md_options, faults_cut), cut_one, NULL},
+	{offsetof(struct md_options, faults_silent), silence_one, NULL},    {offsetof(struct md_options, faults_forget), forget_tracked, NULL},
+	{offsetof(struct md_options, faults_edit), edit_store, NULL},       {offsetof(struct md_options, faults_crash), NULL, crash},
+	{offsetof(struct md_options, faults_leave), NULL, leave},           {offsetof(struct md_options, faults_part), NULL, part},
+	{offsetof(struct md_options, faults_pause), NULL, pause_process},   {offsetof(struct md_options, faults_memory), NULL, memory_runs_out},
+};
+
+static bool is_wanted(const struct md_world *world, size_t which)
+{
+	const char *options = (const char *)&world->options;
+	return *(const uint32_t *)(const void *)(options + faults[which].option) != 0;
+}
 
 void md_fault(struct sim *sim, void *user, uint64_t argument)
 {
 	struct md_world *world = user;
 	if (!world->faults || !world->result->ok)
 		return;
-	uint64_t which = sim_random_below(md_chance(world), 14);
-	if (!store_fault(world, which))
-		process_fault(world, which);
+	uint64_t which = sim_random_below(md_chance(world), sizeof faults / sizeof *faults);
+	struct md_node *node = world->places[sim_random_below(md_chance(world), world->options.nodes)];
+	if (is_wanted(world, which) && faults[which].to_store)
+		faults[which].to_store(world);
+	else if (is_wanted(world, which) && md_node_is_awake(node))
+		faults[which].to_process(world, node);
 	sim_after(sim, 1 + sim_random_below(md_chance(world), 2 * world->options.fault_period_ms * MS), md_fault, world, argument);
 }
 

@@ -2,7 +2,9 @@
  * delay drawn from the seed; that are cut, or fall silent; and a server that is down, or stands still for a while. What the messages say is
  * the business of those at both ends: sim_redis_server.h, sim_http_server.h.
  *
- * A message is of one piece: drivers tell of whole replies. What a process has sent is on its way even when it dies. */
+ * A message is of one piece: drivers tell of whole replies. What a process has sent is on its way even when it dies.
+ *
+ * It needs the simulator: programs take it from tests/sim/sources.am, not from the support library. */
 #ifndef SUPPORT_SIM_SERVER_H
 #define SUPPORT_SIM_SERVER_H
 
@@ -80,7 +82,7 @@ void sim_server_stop(struct sim_server *server);
 void sim_server_stand_still(struct sim_server *server, uint64_t ns);
 /* Those of a process that has died. `host_dies`: nobody tells the server. */
 void sim_server_node_died(struct sim_server *server, const struct sim_node *node, bool host_dies);
-/* One line, or all of a node's, chosen by the fault stream. False: there is none. */
+/* One line, chosen by the fault stream. False: there is none. */
 bool sim_server_cut_one(struct sim_server *server);
 /* Nothing passes any more in one of both directions, or in both, and nobody is told. What is new passes. */
 bool sim_server_silence_one(struct sim_server *server);
