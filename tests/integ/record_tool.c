@@ -15,9 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MS UINT64_C(1000000)
 #define STEP_MS 20000
+#define WITHIN (1000 * MS) /* each operation */
 #define PLAY_MS 120000u /* of the machines' time, for what comes next */
 
 static struct {
@@ -67,7 +69,7 @@ static int set(const char *key, const char *value, uint64_t lease_ms, bool creat
 {
 	struct neap_backend_set set = {
 		.key = key, .value = value, .length = strlen(value), .lease_ns = lease_ms * MS, .create = create};
-	return tool.backend->ops->set(tool.backend, &set, 3000 * MS, told, NULL, &tool.call);
+	return tool.backend->ops->set(tool.backend, &set, WITHIN, told, NULL, &tool.call);
 }
 
 /* Begins it. An error of the call itself is an outcome like others. */
@@ -80,15 +82,15 @@ static void begin(const char *step)
 	tool.told = false;
 	(void)sscanf(step, "%15s %127s %511s", verb, key, value);
 	if (strcmp(verb, "get") == 0)
-		error = ops->get(tool.backend, key, 3000 * MS, told, NULL, &tool.call);
+		error = ops->get(tool.backend, key, WITHIN, told, NULL, &tool.call);
 	else if (strcmp(verb, "remove") == 0)
-		error = ops->remove(tool.backend, key, 3000 * MS, told, NULL, &tool.call);
+		error = ops->remove(tool.backend, key, WITHIN, told, NULL, &tool.call);
 	else if (strcmp(verb, "set") == 0 || strcmp(verb, "create") == 0)
 		error = set(key, value, 0, verb[0] == 'c');
 	else if (sscanf(step, "lease %127s %u %511s", key, &ms, value) == 3)
 		error = set(key, value, ms, false);
 	else if (sscanf(step, "touch %127s %u", key, &ms) == 2)
-		error = ops->touch(tool.backend, key, ms * MS, 3000 * MS, told, NULL, &tool.call);
+		error = ops->touch(tool.backend, key, ms * MS, WITHIN, told, NULL, &tool.call);
 	else if (strcmp(verb, "watch") == 0)
 		(void)try_to_watch(key);
 	else
@@ -113,10 +115,19 @@ static int open_backend(char *why, size_t why_size)
 	return error ? error : neap_redis_create(&tool.backend, tool.reactor, &redis, &tool.redis.driver);
 }
 
+/* The same chance at each time. */
+static void draw(void *user, void *bytes, size_t length)
+{
+	uint32_t *state = user;
+	for (size_t i = 0; i < length; i++)
+		((unsigned char *)bytes)[i] = (unsigned char)((*state = *state * 1664525u + 1013904223u) >> 24);
+}
+
 static bool open_all(void)
 {
+	static uint32_t chance = 1;
 	char why[300] = "";
-	struct neap_reactor_options options = {.net = tool.log.plays ? &tool.names.net : NULL};
+	struct neap_reactor_options options = {.net = tool.log.plays ? &tool.names.net : NULL, .random = {.fill = draw, .user = &chance}};
 	tool.now_ns = 1000 * MS;
 	script_names_open(&tool.names, "nobody.asks");
 	if (neap_reactor_create(&tool.reactor, &options) || open_backend(why, sizeof why)) {
@@ -165,9 +176,21 @@ static bool run_for(unsigned ms, bool until_told)
 	return until_told && is_told();
 }
 
+/* The machines go on while nobody asks. False: the input has ended. */
+static bool next_step(void)
+{
+	for (;;) {
+		struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = neap_reactor_fd(tool.reactor), .events = POLLIN}};
+		(void)poll(fds, 2, neap_reactor_run_once(tool.reactor, NULL) == NEAP_RUN_MORE ? 0 : 5);
+		if (fds[0].revents && !fds[1].revents)
+			return fgets(tool.line, sizeof tool.line, stdin) != NULL;
+	}
+}
+
 static int record(void)
 {
-	while (fgets(tool.line, sizeof tool.line, stdin)) {
+	(void)setvbuf(stdin, NULL, _IONBF, 0);
+	while (next_step()) {
 		unsigned ms = 0;
 		tool.line[strcspn(tool.line, "\n")] = '\0';
 		record_happened(&tool.log, "step", 0, 0, tool.line, strlen(tool.line));
@@ -212,6 +235,15 @@ static bool is_theirs(const char *what)
 	return false;
 }
 
+/* What happens to them happens when it did. */
+static void wait_for(unsigned long at_ms)
+{
+	while (tool.now_ns < (1000 + at_ms) * MS && !tool.log.failed) {
+		(void)neap_reactor_run_at(tool.reactor, tool.now_ns, NULL);
+		tool.now_ns += MS;
+	}
+}
+
 static int play(void)
 {
 	while (!tool.log.failed && tool.log.line.what[0] && strcmp(tool.log.line.what, "end") != 0) {
@@ -219,6 +251,7 @@ static int play(void)
 			let_them();
 			continue;
 		}
+		wait_for(tool.log.line.at_ms);
 		struct record_line line = record_take(&tool.log);
 		if (strcmp(line.what, "step") == 0) {
 			begin(line.text);

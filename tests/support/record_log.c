@@ -1,4 +1,5 @@
 #include "tests/support/record_log.h"
+#include "tests/support/drive.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static void read_next(struct record_log *log)
 	log->at++;
 	while (length > 0 && line[length - 1] == '\n')
 		line[--length] = '\0';
-	if (length > 0 && sscanf(line, "%23s %u %lld =%n", log->line.what, &log->line.which, &number, &at) == 3 && at > 0) {
+	if (length > 0 && sscanf(line, "%lu %23s %u %lld =%n", &log->line.at_ms, log->line.what, &log->line.which, &number, &at) == 4 && at > 0) {
 		log->line.number = number;
 		log->line.text = strdup(line + at);
 		log->line.length = read_text(log->line.text);
@@ -56,6 +57,7 @@ bool record_open(struct record_log *log, const char *path, bool plays)
 {
 	memset(log, 0, sizeof *log);
 	log->plays = plays;
+	log->began_ns = drive_now_ns();
 	log->file = fopen(path, plays ? "r" : "w");
 	if (!log->file)
 		perror(path);
@@ -76,7 +78,7 @@ void record_happened(struct record_log *log, const char *what, uint32_t which, i
 {
 	if (log->plays)
 		return;
-	fprintf(log->file, "%s %u %lld =", what, which, (long long)number);
+	fprintf(log->file, "%lu %s %u %lld =", (unsigned long)((drive_now_ns() - log->began_ns) / 1000000), what, which, (long long)number);
 	write_text(log->file, text, length);
 	fputc('\n', log->file);
 	fflush(log->file);

@@ -1,6 +1,6 @@
 /* A log of all that a back-end's machines asked of their driver, were told by it and told their owner, in one order: written against a real
- * server, and played again without one. A line is: what, which connection or request, a number, and '=' with the text (other than
- * printable bytes as %XX). */
+ * server, and played again without one. A line is: milliseconds since the beginning, what, which connection or request, a number, and
+ * '=' with the text (other than printable bytes as %XX). */
 #ifndef SUPPORT_RECORD_LOG_H
 #define SUPPORT_RECORD_LOG_H
 
@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 struct record_line {
+	unsigned long at_ms;
 	char what[24];
 	uint32_t which;
 	int64_t number;
@@ -22,6 +23,7 @@ struct record_log {
 	bool plays;              /* false: records */
 	bool failed;             /* playing: the machines did something else. It is said on stderr */
 	unsigned at;             /* line number */
+	uint64_t began_ns;
 	struct record_line line; /* playing: the one that comes next; what "": the end */
 };
 
