@@ -57,7 +57,7 @@ metadata_keys() {
 			curl -sfG --noproxy '*' -o /dev/null --data-urlencode "key=$key" "$metadata" && echo "$key"
 		done ;;
 	p2p) echo 'none: each process is asked itself' ;;
-	esac | sort | tr '\n' ' '
+	esac | grep . | sort | tr '\n' ' '
 	echo
 }
 

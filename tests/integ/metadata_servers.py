@@ -384,6 +384,7 @@ class Etcd:
         self.members = [EtcdMember(self.folder, i, self.certificates, flags) for i in range(members)]
         host = "https://localhost" if certificates else "127.0.0.1"
         self.url = "etcd://" + ",".join("%s:%d" % (host, member.port) for member in self.members)
+        self.port = self.members[0].port
         self.token = None
         try:
             self.start()

@@ -9,7 +9,7 @@ import unittest
 
 import tool
 from metadata_cases import EMETADATA, EREJECTED, Stores, published
-from metadata_servers import Master, Redis, ScriptedRedis, Web
+from metadata_servers import Etcd, Master, Redis, ScriptedRedis, Web
 
 HELD_S = 30 if tool.FULL else 1.5  # how long a server stands still
 BYTE_S = 1 if tool.FULL else 0.02  # a server that sends a byte in so long needs longer than a call has for a descriptor, either way
@@ -123,8 +123,8 @@ class CommonSilent:
 
     def connections(self):
         """The ports at the engines' end of their connections to the server."""
-        lines = self.namespace.run("ss", "-Htn", "state", "established", "dport", "= :%d" % self.server.port).stdout.splitlines()
-        return [line.split()[2].rsplit(":", 1)[1] for line in lines]
+        lines = self.namespace.run("ss", "-Htnp", "state", "established", "dport", "= :%d" % self.server.port).stdout.splitlines()
+        return [line.split()[2].rsplit(":", 1)[1] for line in lines if '"transfer_tool"' in line]  # etcd has some to itself
 
 
 class RedisFaults(Common, Faults):
@@ -135,6 +135,11 @@ class RedisFaults(Common, Faults):
 class HttpFaults(Common, Faults):
     def setUp(self):
         self.server = Master()
+
+
+class EtcdFaults(Common, Faults):
+    def setUp(self):
+        self.server = Etcd()
 
 
 class RedisSilent(CommonSilent, Silent):
@@ -155,6 +160,26 @@ class RedisSilent(CommonSilent, Silent):
             self.server.ask("SET", "mooncake/ram/target", "null")
             self.assertEqual(self.opens("target")["error"], 0, "nobody can know yet")
             tool.until("the change is seen", lambda: self.opens("target")["error"] == EMETADATA, seconds=60 * tool.SLOW)
+
+
+class EtcdSilent(CommonSilent, Silent):
+    Server = Etcd
+
+    def asks_nothing(self):
+        asked = self.server.members[0].count("Range", "Txn")
+        return self.opens("target")["error"] == 0 and self.server.members[0].count("Range", "Txn") == asked
+
+    @unittest.skipUnless(tool.FULL, "it takes its time until it is noticed; with NEAP_FULL=1")
+    def test_the_watch_is_forgotten(self):
+        """And all other connections of an engine that asks nothing, because it would be told."""
+        target, self.source = (self.start(name, "metadata_refresh_ms=600000") for name in ("target", "source"))
+        tool.until("an open that asks nothing", self.asks_nothing)
+        self.namespace.drop("tcp", "sport", "{%s}" % ",".join(self.connections()), "tcp", "dport", str(self.server.port))
+        target.kill()
+        self.server.ask("SET", "mooncake/ram/target", "null")
+        began = time.monotonic()
+        tool.until("the change is seen", lambda: self.opens("target")["error"] == EMETADATA, seconds=120 * tool.SLOW)
+        sys.stderr.write("    noticed after %.1f s\n" % (time.monotonic() - began))
 
 
 class HttpSilent(CommonSilent, Silent):

@@ -5,7 +5,7 @@ import sys
 
 import tool
 from metadata_cases import Stores, published
-from metadata_servers import Master, Redis, Web
+from metadata_servers import Etcd, Master, Redis, Web
 
 ELIMIT = -2009
 PAGE = 4096
@@ -54,6 +54,11 @@ class ManyOverRedis(Many, Large):
 class ManyOverHttp(Many, Large):
     def setUp(self):
         self.server = Master()
+
+
+class ManyOverEtcd(Many, Large):
+    def setUp(self):
+        self.server = Etcd()
 
 
 class TooLong(Large):
