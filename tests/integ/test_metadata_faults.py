@@ -117,9 +117,13 @@ class CommonSilent:
         with self.lives():
             forgotten = self.connections()
             self.assertGreater(len(forgotten), 0)
-            self.namespace.drop("tcp", "sport", "{%s}" % ",".join(forgotten), "tcp", "dport", str(self.server.port))
+            self.forget(forgotten)
             self.well_again()
             self.assertTrue(set(self.connections()) - set(forgotten))
+
+    def forget(self, ports):
+        for end in ("sport", "dport"):
+            self.namespace.drop("tcp", end, "{%s}" % ",".join(ports))
 
     def connections(self):
         """The ports at the engines' end of their connections to the server."""
@@ -154,8 +158,7 @@ class RedisSilent(CommonSilent, Silent):
                        for line in self.server.ask("CLIENT", "LIST", "TYPE", "pubsub").splitlines() if b"addr=" in line]
             self.assertEqual(self.opens("target")["error"], 0)
             self.assertGreater(len(watches), 0)
-            self.namespace.drop("tcp", "sport", "{%s}" % ",".join(watches))
-            self.namespace.drop("tcp", "dport", "{%s}" % ",".join(watches))
+            self.forget(watches)
             self.target.kill()  # it would write it again
             self.server.ask("SET", "mooncake/ram/target", "null")
             self.assertEqual(self.opens("target")["error"], 0, "nobody can know yet")
@@ -174,7 +177,7 @@ class EtcdSilent(CommonSilent, Silent):
         """And all other connections of an engine that asks nothing, because it would be told."""
         target, self.source = (self.start(name, "metadata_refresh_ms=600000") for name in ("target", "source"))
         tool.until("an open that asks nothing", self.asks_nothing)
-        self.namespace.drop("tcp", "sport", "{%s}" % ",".join(self.connections()), "tcp", "dport", str(self.server.port))
+        self.forget(self.connections())
         target.kill()
         self.server.ask("SET", "mooncake/ram/target", "null")
         began = time.monotonic()
