@@ -8,10 +8,7 @@ import tool
 class Networks(tool.Case):
     def setUp(self):
         self.namespace = tool.Namespace()
-
-    def tearDown(self):
-        super().tearDown()
-        self.namespace.remove()
+        self.addCleanup(self.namespace.remove)
 
     def start(self, *flags):
         started = tool.Tool(*flags, prefix=self.namespace.prefix)
