@@ -71,6 +71,14 @@ static bool changed(void *user, const char *key, size_t length)
 	return !watch->etcd->closing && watch->ask.call == call; /* the callee may have destroyed us */
 }
 
+/* A stream that is to begin behind what the cluster has would tell nothing until it had come so far: its member is behind the
+ * others, or all of them have begun anew with nothing, and count from 1 again. That is as good as compacted. */
+static bool is_behind(const struct etcd_watch *watch, const struct etcd_notice *notice)
+{
+	bool begins = watch->machine.state == etcd_watch_CREATING && notice->created && !notice->canceled;
+	return begins && notice->revision < watch->seen;
+}
+
 static void take_line(struct etcd_watch *watch, const char *line, size_t length)
 {
 	struct etcd_notice notice;
@@ -82,7 +90,7 @@ static void take_line(struct etcd_watch *watch, const char *line, size_t length)
 		refused(watch, error, 0, NULL, 0, "what it tells of changes cannot be read");
 		return;
 	}
-	if (notice.compacted)
+	if (notice.compacted || is_behind(watch, &notice))
 		neap_step(&watch->machine, etcd_watch_on_COMPACTED, 0);
 	else if (notice.canceled || notice.failed)
 		refused(watch, NEAP_OK, 0, notice.reason, strlen(notice.reason), "");

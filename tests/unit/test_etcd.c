@@ -14,7 +14,8 @@
 #define HELD "{\"kvs\":[{\"key\":\"bW9vbmNha2Uvaw==\",\"value\":\"dmFsdWU=\"}]}" /* value */
 #define NO_LEADER "{\"error\":\"etcdserver: no leader\",\"message\":\"etcdserver: no leader\",\"code\":14}"
 #define BAD_TOKEN "{\"error\":\"etcdserver: invalid auth token\",\"code\":16}"
-#define CREATED "{\"result\":{\"header\":{\"revision\":\"7\"},\"created\":true}}\n"
+#define CREATED_AT(revision) "{\"result\":{\"header\":{\"revision\":\"" #revision "\"},\"created\":true}}\n"
+#define CREATED CREATED_AT(7)
 #define EVENT(key, revision) "{\"result\":{\"header\":{\"revision\":\"99\"},\"events\":[{\"kv\":{\"key\":\"" key "\",\"mod_revision\":\"" #revision "\"}}]}}\n"
 
 static struct {
@@ -640,7 +641,7 @@ START_TEST(streams_are_taken_up_again)
 	script_http_fail(script_http_stream(&rig.http), NEAP_EPEER, "gone");
 	turn();
 	expect_stream("POST http://10.0.0.2:2/v3/watch", "\"start_revision\":\"13\"");
-	bring(CREATED);
+	bring(CREATED_AT(12));
 	bring("{\"result\":{\"header\":{\"revision\":\"20\"}}}\n"); /* nothing happened up to here */
 	bring("{\"result\":{\"fragment\":true,\"events\":[{\"kv\":{\"key\":\"aw==\",\"mod_revision\":\"21\"}}]}}\n");
 	ck_assert(watched.slot);
@@ -659,6 +660,29 @@ START_TEST(streams_are_taken_up_again)
 	bring("{\"result\":{\"canceled\":true,\"compact_revision\":\"30\"}}\n");
 	ck_assert_int_eq(changes, 3);
 	expect_stream("POST https://10.0.0.3:2379/v3/watch", NULL);
+	close_rig();
+}
+END_TEST
+
+/* A cluster that has lost everything counts from 1 again: a stream that begins behind what it has would be silent until it has come so far. */
+START_TEST(streams_of_a_cluster_that_began_anew)
+{
+	open_three();
+	begin_watching();
+	bring(EVENT("bW9vbmNha2Uvb3RoZXI=", 40));
+	pass(2000 * MS);
+	script_http_fail(script_http_stream(&rig.http), NEAP_EPEER, "gone");
+	turn();
+	expect_stream("POST http://10.0.0.2:2/v3/watch", "\"start_revision\":\"41\"");
+	ck_assert(watched.slot);
+	bring(CREATED_AT(39));
+	ck_assert(!watched.slot && changes == 1);
+	expect_stream("POST http://10.0.0.2:2/v3/watch", NULL);
+	ck_assert_int_eq(watch(KEY, &watched), NEAP_EAGAIN);
+	bring(CREATED_AT(39));
+	ck_assert_int_eq(watch(KEY, &watched), 0);
+	bring(EVENT("bW9vbmNha2Uvaw==", 40));
+	ck_assert_int_eq(changes, 2);
 	close_rig();
 }
 END_TEST
@@ -798,6 +822,7 @@ int main(void)
 	tcase_add_test(machines, tokens_from_another_member);
 	tcase_add_test(machines, told_of_changes);
 	tcase_add_test(machines, streams_are_taken_up_again);
+	tcase_add_test(machines, streams_of_a_cluster_that_began_anew);
 	tcase_add_test(machines, streams_that_cannot_be_had);
 	tcase_add_test(machines, the_end_while_a_change_is_told);
 	tcase_add_test(machines, streams_with_a_token);
