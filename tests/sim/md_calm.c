@@ -138,8 +138,11 @@ static bool somebody_watches(struct md_world *world)
 /* A cached document is as good as a read one once the notices have come. */
 static void check_watches(struct md_world *world)
 {
-	if (world->options.kind == MD_REDIS && somebody_watches(world) && md_sabotage(world, MD_SABOTAGE_MISS_NOTICE))
-		world->redis.deaf = true;
+	bool redis = world->options.kind == MD_REDIS, etcd = world->options.kind == MD_ETCD;
+	if ((redis || etcd) && somebody_watches(world) && md_sabotage(world, MD_SABOTAGE_MISS_NOTICE))
+		world->redis.deaf = world->etcd.deaf = true;
+	if (etcd && somebody_watches(world) && md_sabotage(world, MD_SABOTAGE_DROP_CHANGE))
+		world->etcd.drops++;
 	for (int round = 0; round < 2 && world->result->ok; round++) {
 		change_all(world);
 		settle(world, "after a change");
@@ -166,10 +169,13 @@ static void check_repairs(struct md_world *world)
 /* The same soon after the connections were lost: everybody has begun to watch again. */
 static void check_repairs_after_restart(struct md_world *world)
 {
-	if (world->options.kind != MD_REDIS || !world->result->ok)
+	bool etcd = world->options.kind == MD_ETCD;
+	if ((world->options.kind != MD_REDIS && !etcd) || !world->result->ok)
 		return;
 	md_store_stop(world);
-	md_store_start(world, false);
+	if (etcd) /* members come back within seconds, not at once; and perhaps with nothing */
+		sim_run_for(world->sim, 1000 * MS);
+	md_store_start(world, etcd && world->options.faults_wipe);
 	sim_run_for(world->sim, 3000 * MS);
 	settle(world, "after a restart");
 	check_repairs(world);

@@ -1,7 +1,7 @@
 /* What goes wrong in the cluster over a metadata store, and when. */
 #include "tests/sim/md_inside.h"
 
-static uint64_t a_while_ns(struct md_world *world)
+uint64_t md_a_while_ns(struct md_world *world)
 {
 	return 1 + sim_random_below(md_chance(world), world->options.fault_max_ms * MS);
 }
@@ -17,18 +17,18 @@ static void start_store(struct sim *sim, void *user, uint64_t empty)
 	world->result->sometimes.server_restarted_empty += empty;
 	if (!world->faults || world->options.kind != MD_REDIS || !sim_random_chance(md_chance(world), 300))
 		return;
-	world->redis.loading_until_ns = sim->now_ns + a_while_ns(world);
+	world->redis.loading_until_ns = sim->now_ns + md_a_while_ns(world);
 	MD_SEEN(world, loading);
 }
 
 static void stop_store(struct md_world *world)
 {
 	bool empty = world->options.faults_wipe && sim_random_chance(md_chance(world), 400);
-	if (world->memory.down)
+	if (world->memory.down || (world->options.kind == MD_ETCD && md_etcd_stop_one(world, md_a_while_ns(world))))
 		return;
 	md_log(world, "the store ends");
 	md_store_stop(world);
-	sim_after(world->sim, a_while_ns(world), start_store, world, empty);
+	sim_after(world->sim, md_a_while_ns(world), start_store, world, empty);
 }
 
 static void wipe_store(struct md_world *world)
@@ -40,13 +40,9 @@ static void wipe_store(struct md_world *world)
 
 static void light_store(struct sim *sim, void *user, uint64_t argument)
 {
-	struct md_world *world = user;
-	struct sim_server *server = md_store_server(world);
 	(void)sim;
 	(void)argument;
-	world->memory.loses_replies = false;
-	if (server)
-		server->dark = false;
+	md_store_light(user);
 }
 
 /* Whoever connects hears nothing, and what is connected falls silent. */
@@ -58,7 +54,7 @@ static void darken_store(struct md_world *world)
 		server->dark = true;
 	for (int i = 0; server && i < 6; i++)
 		(void)sim_server_silence_one(server);
-	sim_after(world->sim, a_while_ns(world), light_store, world, 0);
+	sim_after(world->sim, md_a_while_ns(world), light_store, world, 0);
 	MD_SEEN(world, server_dark);
 }
 
@@ -82,11 +78,12 @@ static void refuse_service(struct md_world *world)
 	world->http.refusal = statuses[which];
 	world->memory.refuse = which == 0 ? NEAP_EREJECTED : which == 1 ? NEAP_ELIMIT : 0;
 	world->memory.busy = which == 2 ? NEAP_EAGAIN : 0;
+	md_etcd_refuse(world);
 	if (world->options.kind == MD_REDIS && sim_random_chance(md_chance(world), 300)) {
 		world->redis.password = "another";
 		MD_SEEN(world, locked_out);
 	}
-	sim_after(world->sim, a_while_ns(world), serve_again, world, 0);
+	sim_after(world->sim, md_a_while_ns(world), serve_again, world, 0);
 	MD_SEEN(world, refused);
 }
 
@@ -107,7 +104,7 @@ static void stand_still(struct md_world *world)
 	struct sim_server *server = md_store_server(world);
 	if (!server)
 		return;
-	sim_server_stand_still(server, a_while_ns(world));
+	sim_server_stand_still(server, md_a_while_ns(world));
 	MD_SEEN(world, stood_still);
 }
 
@@ -142,7 +139,7 @@ static void come_again(struct sim *sim, void *user, uint64_t place);
 
 static void comes_again_perhaps(struct md_world *world, const struct md_node *node)
 {
-	uint64_t after_ns = a_while_ns(world);
+	uint64_t after_ns = md_a_while_ns(world);
 	if (!sim_random_chance(md_chance(world), 750) || !room_for_another(world))
 		return;
 	world->coming++;
@@ -181,13 +178,13 @@ static void part(struct md_world *world, struct md_node *node)
 	if (other->node->host == node->node->host)
 		return;
 	sim_sever(world->sim, node->node->host, other->node->host, sim_random_chance(md_chance(world), 300));
-	sim_after(world->sim, a_while_ns(world), heal, world, 0);
+	sim_after(world->sim, md_a_while_ns(world), heal, world, 0);
 	MD_SEEN(world, partitioned);
 }
 
 static void pause_process(struct md_world *world, struct md_node *node)
 {
-	uint64_t ns = a_while_ns(world);
+	uint64_t ns = md_a_while_ns(world);
 	world->paused_ns[node->place] += ns;
 	sim_node_pause(node->node, ns);
 	MD_SEEN(world, paused);
@@ -223,6 +220,8 @@ static const struct {
 	{offsetof(struct md_options, faults_dark), darken_store, NULL},     {offsetof(struct md_options, faults_refuse), refuse_service, NULL},
 	{offsetof(struct md_options, faults_still), stand_still, NULL},     {offsetof(struct md_options, faults_cut), cut_one, NULL},
 	{offsetof(struct md_options, faults_silent), silence_one, NULL},    {offsetof(struct md_options, faults_forget), forget_tracked, NULL},
+	{offsetof(struct md_options, faults_leader), md_etcd_lose_leader, NULL}, {offsetof(struct md_options, faults_compact), md_etcd_compact, NULL},
+	{offsetof(struct md_options, faults_users), md_etcd_change_users, NULL}, {offsetof(struct md_options, faults_tear), md_etcd_tear, NULL},
 	{offsetof(struct md_options, faults_edit), edit_store, NULL},       {offsetof(struct md_options, faults_crash), NULL, crash},
 	{offsetof(struct md_options, faults_leave), NULL, leave},           {offsetof(struct md_options, faults_part), NULL, part},
 	{offsetof(struct md_options, faults_pause), NULL, pause_process},   {offsetof(struct md_options, faults_memory), NULL, memory_runs_out},

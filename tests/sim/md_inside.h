@@ -1,7 +1,8 @@
 /* The cluster over a metadata store from inside: shared by the md_*.c files, by nobody else.
  *
- * md_world.c: a run from start to end. md_node.c: the processes. md_store.c: the store they share. md_truth.c: what its keys held, and when.
- * md_work.c: what users do and are told. md_calm.c: what must hold when the faults have ended. md_faults.c: what goes wrong. */
+ * md_world.c: a run from start to end. md_node.c: the processes. md_store.c: the store they share; md_etcd.c: the same as an etcd cluster.
+ * md_truth.c: what its keys held, and when. md_work.c: what users do and are told. md_calm.c: what must hold when the faults have ended.
+ * md_faults.c: what goes wrong. */
 #ifndef NEAP_SIM_MD_INSIDE_H
 #define NEAP_SIM_MD_INSIDE_H
 
@@ -9,6 +10,7 @@
 #include "metadata/publisher.h"
 #include "tests/sim/md_world.h"
 #include "tests/support/memory_store.h"
+#include "tests/support/sim_etcd_server.h"
 #include "tests/support/sim_http_server.h"
 #include "tests/support/sim_redis_server.h"
 
@@ -18,6 +20,7 @@
 #define MD_OPS_MAX 256u
 #define MD_STATES_MAX 128u
 #define MD_VERSIONS_MAX 2048u
+#define MD_SECRET "open sesame"
 #define MD_GRACE_NS (250 * MS) /* of a fetch beyond its back-end's deadline */
 
 /* The life of one process: it starts, and crashes or leaves. Where it was another one begins. */
@@ -79,6 +82,7 @@ struct md_world {
 	struct md_result *result;
 	struct sim_redis_server redis;
 	struct sim_http_server http;
+	struct sim_etcd_server etcd;
 	struct memory_store memory;
 	struct md_name names[MD_NODES_MAX];
 	uint32_t name_count, name_of[MD_NODES_MAX]; /* by place */
@@ -91,6 +95,7 @@ struct md_world {
 	uint64_t versions, paused_ns[MD_NODES_MAX];
 	uint8_t writers[MD_VERSIONS_MAX]; /* of each version, by life */
 	bool issuing, faults, calm, logs;
+	bool editing; /* it is somebody else who writes to the store */
 };
 
 #define MD_SEEN(world, name) ((world)->result->sometimes.name++)
@@ -108,7 +113,9 @@ bool md_sabotage(struct md_world *world, enum md_sabotage sabotage); /* true onc
 /* md_store.c */
 void md_store_init(struct md_world *world);
 void md_store_release(struct md_world *world);
-struct sim_server *md_store_server(struct md_world *world); /* NULL: it is in memory */
+struct sim_server *md_store_server(struct md_world *world); /* of etcd's one, by chance; NULL: it is in memory */
+void md_store_died(struct md_world *world, const struct sim_node *node, bool host_dies);
+void md_store_light(struct md_world *world); /* nothing is dark any more */
 int md_store_open(struct md_node *node);
 bool md_store_tells(const struct md_world *world); /* of changes */
 /* The longest from a change to its notice, or to the end of a connection that has fallen silent. UINT64_MAX: processes stand still. */
@@ -121,6 +128,24 @@ void md_store_wipe(struct md_world *world);
 void md_store_serve(struct md_world *world); /* it refuses nothing any more */
 void md_store_heal(struct md_world *world);
 void md_store_count(struct md_world *world);
+
+/* md_etcd.c */
+void md_etcd_init(struct md_world *world);
+int md_etcd_open(struct md_node *node);
+uint64_t md_etcd_notice_ns(const struct md_world *world);
+uint32_t md_etcd_exchanges(const struct md_world *world);
+uint32_t md_etcd_open_ends(const struct md_world *world, const struct sim_node *node);
+void md_etcd_light(struct md_world *world);
+void md_etcd_refuse(struct md_world *world);
+void md_etcd_serve(struct md_world *world);
+void md_etcd_heal(struct md_world *world);
+void md_etcd_count(struct md_world *world);
+bool md_etcd_stop_one(struct md_world *world, uint64_t ns); /* false: it is to be all of them */
+/* Faults; nothing where there is no etcd. */
+void md_etcd_lose_leader(struct md_world *world);
+void md_etcd_compact(struct md_world *world);
+void md_etcd_change_users(struct md_world *world);
+void md_etcd_tear(struct md_world *world);
 
 /* md_truth.c */
 void md_truth_init(struct md_world *world);
@@ -157,6 +182,7 @@ void md_check_overdue(struct md_world *world);
 void md_calm(struct md_world *world);
 
 /* md_faults.c */
+uint64_t md_a_while_ns(struct md_world *world);
 void md_fault(struct sim *sim, void *world, uint64_t argument);
 void md_end_faults(struct md_world *world);
 

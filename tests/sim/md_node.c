@@ -182,8 +182,7 @@ void md_node_crash(struct md_node *node, bool host_dies)
 	md_log(world, "node %u crashes", node->node->number);
 	node->up = false;
 	md_ops_gone(node);
-	sim_server_node_died(&world->redis.server, node->node, host_dies);
-	sim_server_node_died(&world->http.server, node->node, host_dies);
+	md_store_died(world, node->node, host_dies);
 	sim_node_crash(node->node, host_dies);
 	MD_SEEN(world, crashed);
 	world->result->sometimes.host_died += host_dies;

@@ -31,6 +31,15 @@ static void read_document(struct md_world *world, struct md_state *state, const 
 	neap_descriptor_free(descriptor);
 }
 
+/* Whoever wants a name that is taken first removes what is there, and claims it then. */
+static void check_claim(struct md_world *world, const struct md_key *key, const struct md_state *state)
+{
+	const struct md_state *before = &key->states[(key->count - 1) % MD_STATES_MAX];
+	if (before->there && state->there && !world->editing && !md_same_address(&before->owner, &state->owner))
+		md_violation(world, "%s:%u has taken the place of %s:%u as the owner of '%s'", state->owner.host, state->owner.port, before->owner.host,
+		             before->owner.port, key->text);
+}
+
 static void remember(struct md_world *world, struct md_key *key, enum md_part part, const char *value, size_t length)
 {
 	struct md_state state = {.from_ns = world->sim->now_ns, .there = value != NULL};
@@ -39,6 +48,8 @@ static void remember(struct md_world *world, struct md_key *key, enum md_part pa
 		read_document(world, &state, value, length);
 	else if (value && neap_rpc_document_decode(value, length, &state.owner, why, sizeof why))
 		md_violation(world, "an address was stored that cannot be read: %s", why);
+	if (part == MD_OWNER)
+		check_claim(world, key, &state);
 	key->states[key->count++ % MD_STATES_MAX] = state;
 }
 

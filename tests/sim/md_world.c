@@ -66,6 +66,10 @@ static void draw_faults(struct sim_random *random, struct md_options *o)
 	o->faults_pause = perhaps(random, 400, 1);
 	o->faults_memory = perhaps(random, 300, 1);
 	o->faults_edit = perhaps(random, 400, 1);
+	o->faults_leader = perhaps(random, 400, 1);
+	o->faults_compact = perhaps(random, 400, 1);
+	o->faults_users = perhaps(random, 500, 1);
+	o->faults_tear = perhaps(random, 400, 1);
 }
 
 void md_options_from_seed(uint64_t seed, struct md_options *o)
@@ -74,8 +78,8 @@ void md_options_from_seed(uint64_t seed, struct md_options *o)
 	struct sim_random *random = &sim->random[SIM_WORKLOAD];
 	static const uint32_t timeouts[] = {700, 1500, 3000}, refreshes[] = {500, 2000, 5000};
 	*o = (struct md_options){.nodes = 2 + (uint32_t)sim_random_below(random, 5)};
-	o->kind = (uint32_t)sim_random_below(random, 10); /* Redis has the most to go wrong */
-	o->kind = o->kind < 5 ? MD_REDIS : o->kind < 8 ? MD_HTTP : MD_MEMORY;
+	o->kind = (uint32_t)sim_random_below(random, 12); /* Redis and etcd have the most to go wrong */
+	o->kind = o->kind < 4 ? MD_REDIS : o->kind < 8 ? MD_ETCD : o->kind < 10 ? MD_HTTP : MD_MEMORY;
 	o->contended = perhaps(random, 600, 1 + (uint32_t)sim_random_below(random, 2));
 	o->contended = o->contended < o->nodes ? o->contended : o->nodes - 1;
 	o->cluster = perhaps(random, 300, 1);
@@ -129,8 +133,9 @@ static void close_all(struct md_world *world)
 		md_ops_gone(world->lives[i]);
 	for (uint32_t i = 0; i < world->life_count; i++)
 		md_node_finish(world->lives[i]);
-	if (world->redis.wires || world->http.exchanges)
-		md_violation(world, "%u connections and %u exchanges were never closed", world->redis.wires, world->http.exchanges);
+	uint32_t exchanges = world->http.exchanges + md_etcd_exchanges(world);
+	if (world->redis.wires || exchanges)
+		md_violation(world, "%u connections and %u exchanges were never closed", world->redis.wires, exchanges);
 }
 
 static void free_world(struct md_world *world)

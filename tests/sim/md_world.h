@@ -1,6 +1,6 @@
 /* A cluster that finds itself through a metadata store, in simulation: processes that publish their segments and read each other's, over the
- * library's own back-ends, publisher and directory, unchanged; and a store behind them that is a Redis server, an HTTP server or one in
- * memory, with lag, errors, lost requests and lost replies.
+ * library's own back-ends, publisher and directory, unchanged; and a store behind them that is a Redis server, an HTTP server, an etcd
+ * cluster or one in memory, with lag, errors, lost requests and lost replies.
  *
  * Each state that the store's keys were ever in is remembered with its time. So whatever a fetch brings is known to be what was there while
  * the fetch ran, or not. */
@@ -23,11 +23,13 @@ enum md_sabotage {
 	MD_SABOTAGE_TWO_OWNERS,     /* who was told that its name is taken says that it is published */
 	MD_SABOTAGE_MISS_NOTICE,    /* the store tells of no change */
 	MD_SABOTAGE_LEAVE_BEHIND,   /* what a process has taken back is there again */
+	MD_SABOTAGE_DROP_CHANGE,    /* the store tells of all changes but one */
+	MD_SABOTAGE_OVERWRITE,      /* a name that somebody has is given to the next who claims it */
 	MD_SABOTAGE_LEAK,           /* memory of a node does not come back */
 	MD_SABOTAGE_COUNT,
 };
 
-enum md_kind { MD_REDIS, MD_HTTP, MD_MEMORY, MD_KINDS };
+enum md_kind { MD_REDIS, MD_HTTP, MD_MEMORY, MD_ETCD, MD_KINDS };
 
 /* What the seed has decided; printed with a failing seed. */
 #define MD_OPTIONS(O)                                                                                            \
@@ -36,7 +38,8 @@ enum md_kind { MD_REDIS, MD_HTTP, MD_MEMORY, MD_KINDS };
 	O(relaxed_per_mille) O(watched_per_mille) O(call_per_mille) O(cancel_per_mille) O(change_per_mille)          \
 	O(fault_period_ms) O(fault_max_ms) O(faults_down) O(faults_dark) O(faults_wipe) O(faults_still) O(faults_cut) \
 	O(faults_silent) O(faults_refuse) O(faults_forget) O(faults_crash) O(faults_leave) O(faults_part)            \
-	O(faults_pause) O(faults_memory) O(faults_edit) O(sabotage)
+	O(faults_pause) O(faults_memory) O(faults_edit) O(faults_leader) O(faults_compact) O(faults_users) O(faults_tear)  \
+	O(sabotage)
 
 struct md_options {
 #define MD_OPTION_FIELD(name) uint32_t name;
@@ -46,12 +49,13 @@ struct md_options {
 
 /* Conditions that a soak must have seen at least once. */
 #define MD_SOMETIMES(S)                                                                                                  \
-	S(redis) S(http) S(memory) S(found) S(missing) S(unreachable) S(found_watched) S(served_from_cache) S(called)        \
+	S(redis) S(http) S(memory) S(etcd) S(found) S(missing) S(unreachable) S(found_watched) S(served_from_cache) S(called)        \
 	S(call_failed) S(canceled) S(published) S(taken) S(in_the_way) S(took_over) S(changed) S(changed_quietly)            \
 	S(server_restarted) S(server_restarted_empty) S(server_dark) S(wiped) S(stood_still) S(cut) S(silenced) S(lost)      \
 	S(repeated) S(refused) S(locked_out) S(loading) S(forgot_tracked) S(notified) S(crashed) S(host_died)                \
 	S(came_again_there) S(came_again_elsewhere) S(left) S(partitioned) S(paused) S(memory_failed) S(memory_failed_at_start) S(lease_ended)         \
-	S(edited) S(repaired) S(worked_after_faults)
+	S(edited) S(repaired) S(worked_after_faults) S(member_stopped) S(leaderless) S(compacted) S(resumed_compacted)       \
+	S(users_changed) S(token_refused) S(token_expired) S(stream_resumed) S(stream_resumed_before) S(stream_overtaken) S(stream_torn)
 
 struct md_sometimes {
 #define MD_FIELD(name) uint64_t name;

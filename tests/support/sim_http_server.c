@@ -4,6 +4,9 @@
 #include <string.h>
 
 #define CONNECT_NS UINT64_C(1500000000) /* as the driver over curl has it */
+#define WORDS_MAX 4
+
+enum { TAG_WHOLE, TAG_PART };
 
 /* --- what it answers ----------------------------------------------------------------------------------------------------------- */
 
@@ -73,11 +76,27 @@ static void received(struct sim_server *server, struct sim_line *line, const str
 		asked.body = message->words[2];
 		asked.length = message->lengths[2];
 	}
+	asked.token = message->count > 3 ? message->words[3] : NULL;
+	asked.line = line;
 	http->requests++;
-	sim_line_answer(line, http->answer(http, &asked));
+	struct sim_message *answer = http->answer(http, &asked);
+	if (answer)
+		sim_line_answer(line, answer);
 }
 
-static const struct sim_service service = {.accepted = accepted, .received = received, .gone = accepted};
+static void gone(struct sim_server *server, struct sim_line *line)
+{
+	struct sim_http_server *http = (struct sim_http_server *)server;
+	if (http->gone)
+		http->gone(http, line);
+}
+
+struct sim_message *sim_http_part(long status, const char *bytes, size_t length)
+{
+	return sim_message_create(TAG_PART, status, 1, &bytes, &length);
+}
+
+static const struct sim_service service = {.accepted = accepted, .received = received, .gone = gone};
 
 void sim_http_server_init(struct sim_http_server *http, struct sim *sim, sim_http_answer_func *answer)
 {
@@ -95,21 +114,22 @@ void sim_http_server_release(struct sim_http_server *http)
 /* --- the driver ---------------------------------------------------------------------------------------------------------------- */
 
 struct neap_http_session {
-	struct sim_http_server *http;
+	struct sim_http_server *http; /* the first */
 	struct sim_node *node;
 	struct neap_reactor *reactor;
 };
 
 struct neap_http_exchange {
 	struct neap_http_session *session;
+	struct sim_http_server *http;
 	struct sim_line *line; /* NULL: it has ended */
 	struct neap_timer connecting;
 	const struct neap_http_events *events;
 	void *user;
 	bool kept; /* the connection: it is tried again when that turns out to be gone */
 	int count;
-	size_t lengths[3];
-	char *words[3];
+	size_t lengths[WORDS_MAX];
+	char *words[WORDS_MAX];
 };
 
 static void release_exchange(struct neap_http_exchange *exchange)
@@ -119,7 +139,7 @@ static void release_exchange(struct neap_http_exchange *exchange)
 		sim_line_close(exchange->line);
 	for (int i = 0; i < exchange->count; i++)
 		free(exchange->words[i]);
-	exchange->session->http->exchanges--;
+	exchange->http->exchanges--;
 	free(exchange);
 }
 
@@ -142,6 +162,11 @@ static void arrived(void *user, const struct sim_message *message)
 	struct neap_http_exchange *exchange = user;
 	const struct neap_http_events *events = exchange->events;
 	void *to = exchange->user;
+	if (message->tag == TAG_PART) {
+		exchange->kept = false; /* it has answered: nothing is repeated */
+		events->received(to, (long)message->number, message->words[0], message->lengths[0]);
+		return;
+	}
 	release_exchange(exchange);
 	events->answered(to, (long)message->number, message->count ? message->words[0] : "", message->count ? message->lengths[0] : 0);
 }
@@ -154,7 +179,7 @@ static void ended(void *user, const char *why)
 	exchange->line = NULL;
 	if (exchange->kept) {
 		exchange->kept = false;
-		exchange->session->http->server.repeated++;
+		exchange->http->server.repeated++;
 		connect_line(exchange);
 	} else {
 		fail(exchange, strcmp(why, "Connection refused") == 0 ? NEAP_ESOCKET : NEAP_EPEER, why);
@@ -173,7 +198,7 @@ static const struct sim_line_events line_events = {.opened = opened, .arrived = 
 static void connect_line(struct neap_http_exchange *exchange)
 {
 	struct neap_http_session *session = exchange->session;
-	exchange->line = sim_line_open(&session->http->server, session->node, &line_events, exchange);
+	exchange->line = sim_line_open(&exchange->http->server, session->node, &line_events, exchange);
 	sim_line_say(exchange->line, sim_message_create(0, 0, exchange->count, (const char *const *)exchange->words, exchange->lengths));
 	(void)neap_timer_start(session->reactor, &exchange->connecting, neap_now(session->reactor) + CONNECT_NS, connect_timed_out, exchange);
 }
@@ -189,21 +214,31 @@ static void keep_word(struct neap_http_exchange *exchange, const char *word, siz
 	exchange->lengths[exchange->count++] = length;
 }
 
+static struct sim_http_server *server_of(struct sim_http_server *http, const char *url)
+{
+	while (http->next && http->at && strncmp(url, http->at, strlen(http->at)) != 0)
+		http = http->next;
+	return http;
+}
+
 static struct neap_http_exchange *do_begin(struct neap_http_session *session, const struct neap_http_request *request,
                                            const struct neap_http_events *events, void *user)
 {
 	struct neap_http_exchange *exchange = calloc(1, sizeof *exchange);
-	struct sim_http_server *http = session->http;
+	struct sim_http_server *http = server_of(session->http, request->url);
 	if (!exchange)
 		abort();
 	exchange->session = session;
+	exchange->http = http;
 	exchange->events = events;
 	exchange->user = user;
 	exchange->kept = sim_random_chance(&http->server.sim->random[SIM_NET], http->kept_per_mille);
 	keep_word(exchange, request->method, strlen(request->method));
 	keep_word(exchange, request->url, strlen(request->url));
-	if (request->body)
-		keep_word(exchange, request->body, request->length);
+	if (request->body || request->token)
+		keep_word(exchange, request->body ? request->body : "", request->body ? request->length : 0);
+	if (request->token)
+		keep_word(exchange, request->token, strlen(request->token));
 	http->exchanges++;
 	connect_line(exchange);
 	return exchange;

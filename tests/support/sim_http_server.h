@@ -12,10 +12,13 @@
 /* A request as the server sees it, and what it says. */
 struct sim_http_asked {
 	const char *method, *url, *body;
+	const char *token; /* NULL: none */
 	size_t length;
+	struct sim_line *line;
 };
 struct sim_http_server;
-/* The part that answers; what plays network is the same for whatever speaks HTTP. `answer`: a message of the status and at most one word. */
+/* The part that answers; what plays network is the same for whatever speaks HTTP. `answer`: a message of the status and at most one word.
+ * NULL: it answers in parts, later, on the line that was asked over. */
 typedef struct sim_message *sim_http_answer_func(struct sim_http_server *http, const struct sim_http_asked *asked);
 struct sim_message *sim_http_metadata(struct sim_http_server *http, const struct sim_http_asked *asked);
 
@@ -23,6 +26,9 @@ struct sim_http_server {
 	struct sim_server server; /* first */
 	struct sim_keys keys;
 	sim_http_answer_func *answer;
+	void (*gone)(struct sim_http_server *http, struct sim_line *line); /* who asked over it; may be NULL */
+	struct sim_http_server *next; /* another one, at another address; NULL: none */
+	const char *at;               /* how its urls begin; NULL: in any way */
 	/* set by the test */
 	bool same_is_fine;    /* an address that is stored once more as it is answers 200, not 400: servers differ */
 	int64_t refusal;      /* the status that everything is answered with; 0: none */
@@ -34,8 +40,10 @@ struct sim_http_server {
 
 void sim_http_server_init(struct sim_http_server *http, struct sim *sim, sim_http_answer_func *answer);
 void sim_http_server_release(struct sim_http_server *http);
+/* A part of an answer that goes on. */
+struct sim_message *sim_http_part(long status, const char *bytes, size_t length);
 
-/* A node's way to it. */
+/* A node's way to it, and to those that are next. */
 struct sim_http_driver {
 	struct neap_http_driver driver; /* first */
 	struct sim_http_server *http;

@@ -287,6 +287,11 @@ void *sim_line_kept(const struct sim_line *line)
 	return line->of_server;
 }
 
+const struct sim_node *sim_line_node(const struct sim_line *line)
+{
+	return line->node;
+}
+
 void sim_server_init(struct sim_server *server, struct sim *sim, const struct sim_service *service)
 {
 	static const uint64_t delays[] = {20 * 1000, 500 * 1000, 5 * MS, 60 * MS};

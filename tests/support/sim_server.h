@@ -1,6 +1,6 @@
 /* What lies between simulated processes and a simulated server: connections ("lines") that carry messages both ways, in order, each after a
  * delay drawn from the seed; that are cut, or fall silent; and a server that is down, or stands still for a while. What the messages say is
- * the business of those at both ends: sim_redis_server.h, sim_http_server.h.
+ * the business of those at both ends: sim_redis_server.h, sim_http_server.h, sim_etcd_server.h.
  *
  * A message is of one piece: drivers tell of whole replies. What a process has sent is on its way even when it dies.
  *
@@ -74,6 +74,7 @@ void sim_line_answer(struct sim_line *line, struct sim_message *message);
 void sim_line_hang_up(struct sim_line *line); /* `gone` is called from inside */
 void sim_line_keep(struct sim_line *line, void *of_server);
 void *sim_line_kept(const struct sim_line *line); /* NULL: not accepted */
+const struct sim_node *sim_line_node(const struct sim_line *line); /* who has opened it */
 
 /* --- faults ------------------------------------------------------------------------------------------------------------------- */
 
