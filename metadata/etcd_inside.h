@@ -68,6 +68,7 @@ struct etcd_watch {
 	bool tracks;      /* what is watched now will be told of */
 	bool expired;     /* once already on this stream */
 	uint64_t seen;    /* the last revision we were told of; 0: from now on */
+	uint64_t cluster, term; /* in which that was */
 	uint64_t began_ns;
 	uint32_t failures; /* in a row */
 	uint32_t token_generation;

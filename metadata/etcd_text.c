@@ -290,9 +290,18 @@ static bool take_events(struct reading *reading)
 static bool take_header(struct reading *reading)
 {
 	struct neap_json *json = &reading->json;
+	struct etcd_notice *notice = reading->notice;
 	bool ok = neap_json_enter_object(json);
-	while (ok && neap_json_next_key(json))
-		ok = strcmp(json->key, "revision") == 0 ? take_number(json, &reading->notice->revision) : neap_json_skip(json);
+	while (ok && neap_json_next_key(json)) {
+		if (strcmp(json->key, "revision") == 0)
+			ok = take_number(json, &notice->revision);
+		else if (strcmp(json->key, "cluster_id") == 0)
+			ok = take_number(json, &notice->cluster);
+		else if (strcmp(json->key, "raft_term") == 0)
+			ok = take_number(json, &notice->term);
+		else
+			ok = neap_json_skip(json);
+	}
 	return ok && !json->error;
 }
 

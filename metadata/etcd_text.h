@@ -37,7 +37,8 @@ void etcd_answer_drop(struct etcd_answer *answer);
 struct etcd_notice {
 	bool created, canceled, compacted, fragment;
 	bool failed;        /* the stream's last line: an error */
-	uint64_t revision;  /* the header's */
+	uint64_t revision;  /* the header's; its cluster's name, and the term of who leads it */
+	uint64_t cluster, term;
 	uint64_t last;      /* of the events'; 0: none */
 	uint32_t events;
 	char reason[160];

@@ -71,12 +71,21 @@ static bool changed(void *user, const char *key, size_t length)
 	return !watch->etcd->closing && watch->ask.call == call; /* the callee may have destroyed us */
 }
 
-/* A stream that is to begin behind what the cluster has would tell nothing until it had come so far: its member is behind the
- * others, or all of them have begun anew with nothing, and count from 1 again. That is as good as compacted. */
-static bool is_behind(const struct etcd_watch *watch, const struct etcd_notice *notice)
+/* All members may have begun anew with nothing. Then their revisions count from 1 again, and so do the terms of their leaders; and a stream
+ * that is to begin behind what they have would tell nothing until they have come so far. (A member that is behind the others looks the
+ * same.) What they have forgotten is as good as compacted. */
+static bool is_anew(const struct etcd_watch *watch, const struct etcd_notice *notice)
 {
-	bool begins = watch->machine.state == etcd_watch_CREATING && notice->created && !notice->canceled;
-	return begins && notice->revision < watch->seen;
+	if (watch->machine.state != etcd_watch_CREATING || !notice->created || notice->canceled || !watch->seen)
+		return false;
+	return notice->revision < watch->seen || notice->term < watch->term || notice->cluster != watch->cluster;
+}
+
+static void take_created(struct etcd_watch *watch, const struct etcd_notice *notice)
+{
+	watch->cluster = notice->cluster;
+	watch->term = notice->term;
+	neap_step(&watch->machine, etcd_watch_on_CREATED, notice->revision);
 }
 
 static void take_line(struct etcd_watch *watch, const char *line, size_t length)
@@ -90,12 +99,12 @@ static void take_line(struct etcd_watch *watch, const char *line, size_t length)
 		refused(watch, error, 0, NULL, 0, "what it tells of changes cannot be read");
 		return;
 	}
-	if (notice.compacted || is_behind(watch, &notice))
+	if (notice.compacted || is_anew(watch, &notice))
 		neap_step(&watch->machine, etcd_watch_on_COMPACTED, 0);
 	else if (notice.canceled || notice.failed)
 		refused(watch, NEAP_OK, 0, notice.reason, strlen(notice.reason), "");
 	else if (notice.created && watch->machine.state == etcd_watch_CREATING)
-		neap_step(&watch->machine, etcd_watch_on_CREATED, notice.revision);
+		take_created(watch, &notice);
 	else if (notice.last && !notice.fragment)
 		watch->seen = notice.last;
 	else if (!notice.events && !notice.created && notice.revision > watch->seen)
