@@ -80,6 +80,8 @@ static bool take_member(struct neap_json *json, struct sim_etcd_request *request
 		return neap_json_bool(json, &request->keys_only);
 	if (strcmp(json->key, "fragment") == 0)
 		return neap_json_bool(json, &request->fragment);
+	if (strcmp(json->key, "progress_notify") == 0)
+		return neap_json_bool(json, &request->progress);
 	request->compares |= strcmp(json->key, "compare") == 0;
 	return take(json, request);
 }

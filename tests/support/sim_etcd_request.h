@@ -12,7 +12,7 @@ struct sim_etcd_request {
 	char *key, *value, *end, *password; /* heap; NULL: not said */
 	size_t length; /* of the value */
 	uint64_t lease, from, id, ttl;
-	bool compares, keys_only, fragment;
+	bool compares, keys_only, fragment, progress;
 };
 
 /* False: it cannot be read. To be dropped in any case. */

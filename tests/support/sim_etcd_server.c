@@ -265,10 +265,8 @@ void sim_etcd_server_stop(struct sim_etcd_server *etcd)
 
 static void lead_again(struct sim_etcd_server *etcd)
 {
-	if (!etcd->state.stopped)
-		return;
-	etcd->state.stopped = false;
-	sim_etcd_leases_anew(&etcd->state);
+	if (etcd->state.stopped)
+		sim_etcd_lead_anew(&etcd->state);
 }
 
 /* Tokens are in the members' memory. A member that is still up ends first where all is lost. */

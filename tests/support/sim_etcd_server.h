@@ -14,6 +14,10 @@
 struct sim_etcd_stream;
 struct sim_etcd_server;
 
+struct sim_etcd_life {
+	uint64_t life, term;
+};
+
 struct sim_etcd_member {
 	struct sim_http_server http; /* first */
 	struct sim_etcd_server *etcd;
@@ -45,7 +49,7 @@ struct sim_etcd_server {
 	/* how often */
 	uint64_t told, overwritten, resumed, compacted, torn, refused_tokens, expired_tokens, resumed_before; /* the last: at a revision that is not there yet */
 	uint64_t overtaken; /* a stream was taken up in another life, at a revision that has come there too: its owner cannot know */
-	uint64_t life_of[SIM_NODES_MAX]; /* in which each node's last stream began */
+	struct sim_etcd_life lives[SIM_NODES_MAX]; /* in which each node's last stream began */
 };
 
 /* Lags and the life of tokens are drawn from the seed; the members too when their number is 0. */

@@ -54,7 +54,7 @@ static void drop_all(struct sim_etcd_list *list)
 
 void sim_etcd_state_init(struct sim_etcd_state *state, struct sim *sim)
 {
-	*state = (struct sim_etcd_state){.sim = sim, .revision = 1, .next_lease = 7000};
+	*state = (struct sim_etcd_state){.sim = sim, .revision = 1, .term = 2, .next_lease = 7000};
 }
 
 const struct sim_etcd_value *sim_etcd_find(const struct sim_etcd_state *state, const char *key)
@@ -142,6 +142,7 @@ void sim_etcd_begin_anew(struct sim_etcd_state *state)
 	drop_leases(state);
 	state->revision = 1;
 	state->compacted = 0;
+	state->term = 1;
 	state->life++;
 }
 
@@ -236,8 +237,10 @@ bool sim_etcd_lease_revoke(struct sim_etcd_state *state, uint64_t id)
 	return true;
 }
 
-void sim_etcd_leases_anew(struct sim_etcd_state *state)
+void sim_etcd_lead_anew(struct sim_etcd_state *state)
 {
+	state->stopped = false;
+	state->term++;
 	for (struct sim_etcd_lease *lease = state->leases; lease; lease = lease->next)
 		begin_lease(state, lease);
 }

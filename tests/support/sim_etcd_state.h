@@ -27,6 +27,7 @@ struct sim_etcd_state {
 	struct sim_etcd_list keys, changes; /* in the order in which they came */
 	struct sim_etcd_lease *leases;
 	uint64_t revision, compacted;
+	uint64_t term;          /* of its leader */
 	uint64_t life;          /* how often it has begun anew, with nothing */
 	uint64_t next_lease, leases_ended;
 	bool stopped;           /* nobody leads: no lease ends */
@@ -51,6 +52,6 @@ struct sim_etcd_lease *sim_etcd_lease_find(struct sim_etcd_state *state, uint64_
 uint64_t sim_etcd_lease_grant(struct sim_etcd_state *state, uint64_t seconds);
 bool sim_etcd_lease_keep(struct sim_etcd_state *state, uint64_t id, uint64_t *seconds_p);
 bool sim_etcd_lease_revoke(struct sim_etcd_state *state, uint64_t id); /* with its keys */
-void sim_etcd_leases_anew(struct sim_etcd_state *state); /* a new leader gives each its whole time */
+void sim_etcd_lead_anew(struct sim_etcd_state *state); /* a new leader gives each its whole time */
 
 #endif

@@ -14,8 +14,9 @@ void sim_etcd_text_begin(struct sim_etcd_text *text)
 
 void sim_etcd_write_header(FILE *out, const struct sim_etcd_member *member, uint64_t revision)
 {
-	fprintf(out, "\"header\":{\"cluster_id\":\"324952591200643719\",\"member_id\":\"%u\",\"revision\":\"%" PRIu64 "\",\"raft_term\":\"2\"}",
-	        (unsigned)(member - member->etcd->members) + 1, revision);
+	fprintf(out, "\"header\":{\"cluster_id\":\"324952591200643719\",\"member_id\":\"%u\",\"revision\":\"%" PRIu64 "\",\"raft_term\":\"%" PRIu64
+	             "\"}",
+	        (unsigned)(member - member->etcd->members) + 1, revision, member->etcd->state.term);
 }
 
 static void write_bytes(FILE *out, const char *name, const char *bytes, size_t length)

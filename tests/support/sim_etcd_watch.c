@@ -13,7 +13,7 @@ struct sim_etcd_stream {
 	char *key, *end;
 	uint64_t from; /* the next revision it is to be told of */
 	uint32_t dropped;
-	bool fragment;
+	bool fragment, progress;
 };
 
 /* --- lines --------------------------------------------------------------------------------------------------------------------- */
@@ -106,14 +106,23 @@ static bool tell_batch(const struct sim_etcd_member *member, struct sim_etcd_str
 	return true;
 }
 
-static void catch_up(const struct sim_etcd_member *member, struct sim_etcd_stream *stream)
+/* False: the stream is no more. */
+static bool catch_up(const struct sim_etcd_member *member, struct sim_etcd_stream *stream)
 {
 	struct sim_random *random = &member->etcd->state.sim->random[SIM_NET];
 	while (stream->from <= member->applied) {
 		uint64_t last = stream->from + sim_random_below(random, BATCH_MAX);
 		if (!tell_batch(member, stream, last < member->applied ? last : member->applied))
-			return;
+			return false;
 	}
+	return true;
+}
+
+/* A word that there was nothing else up to here: rarely, and only to who has been told everything. */
+static void tell_progress(const struct sim_etcd_member *member, const struct sim_etcd_stream *stream)
+{
+	if (stream->progress && stream->from == member->applied + 1 && sim_random_chance(&member->etcd->state.sim->random[SIM_NET], 50))
+		say_line(member, stream->line, "");
 }
 
 /* A member hears of a revision: in this life of the cluster, unless it has heard of it when it came back. */
@@ -128,7 +137,8 @@ static void apply(struct sim *sim, void *user, uint64_t what)
 	member->applied = revision;
 	for (struct sim_etcd_stream *stream = member->streams, *next; stream; stream = next) {
 		next = stream->next;
-		catch_up(member, stream);
+		if (catch_up(member, stream))
+			tell_progress(member, stream);
 	}
 }
 
@@ -153,12 +163,13 @@ static void add_stream(struct sim_etcd_member *member, const struct sim_etcd_req
 	stream->key = strdup(request->key);
 	stream->end = request->end ? strdup(request->end) : NULL;
 	stream->fragment = request->fragment;
+	stream->progress = request->progress;
 	stream->dropped = member->etcd->drops;
 	stream->from = request->from ? request->from : member->applied + 1;
 	stream->next = member->streams;
 	member->streams = stream;
 	sim_line_keep(line, stream);
-	catch_up(member, stream);
+	(void)catch_up(member, stream);
 }
 
 void sim_etcd_watch_gone(struct sim_http_server *http, struct sim_line *line)
@@ -174,14 +185,21 @@ void sim_etcd_watch_gone(struct sim_http_server *http, struct sim_line *line)
 	free(stream);
 }
 
+/* Whether it goes on in another life of the cluster, and nothing that is said lets its owner know. */
+static bool is_overtaken(struct sim_etcd_member *member, const struct sim_etcd_request *request, const struct sim_line *line)
+{
+	const struct sim_etcd_state *state = &member->etcd->state;
+	struct sim_etcd_life *last = &member->etcd->lives[sim_line_node(line)->number % SIM_NODES_MAX], before = *last;
+	*last = (struct sim_etcd_life){.life = state->life, .term = state->term};
+	return request->from && before.life != state->life && before.term <= state->term && request->from <= member->applied + 1;
+}
+
 static void count(struct sim_etcd_member *member, const struct sim_etcd_request *request, const struct sim_line *line)
 {
 	struct sim_etcd_server *etcd = member->etcd;
-	uint64_t *life = &etcd->life_of[sim_line_node(line)->number % SIM_NODES_MAX];
 	etcd->resumed += request->from != 0;
 	etcd->resumed_before += request->from > member->applied + 1;
-	etcd->overtaken += request->from && *life != etcd->state.life && request->from <= member->applied + 1;
-	*life = etcd->state.life;
+	etcd->overtaken += is_overtaken(member, request, line);
 }
 
 /* That it was not let in is told on the stream, with the word that it has begun. */
