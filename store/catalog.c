@@ -10,6 +10,7 @@
 	M(batch)             \
 	M(segment)           \
 	M(engine_life)       \
+	M(rdma_device)       \
 	M(tcp_peer)          \
 	M(tcp_lane)          \
 	M(handshake_session) \

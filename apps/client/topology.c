@@ -1,12 +1,14 @@
 #include "apps/client/topology.h"
 #include "apps/common/flags.h"
-#include "transports/topology/gids.h"
+#include "transports/rdma/look.h"
 #include <neap/engine.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *sysfs = "/sys", *topology_file, *device_names;
+#define OWN_SYSFS "/sys"
+
+static const char *sysfs = OWN_SYSFS, *topology_file, *device_names;
 static bool all;
 
 static const struct app_flag flags[] = {
@@ -70,6 +72,32 @@ static void put_port(const struct neap_topology_device *device, const struct nea
 	neap_json_put_text(writer, "}");
 }
 
+/* What verbs say of it: an engine here would use that port and address, or has that reason not to. */
+static void put_verbs(const struct neap_topology_device *device, struct neap_json_writer *writer)
+{
+	const struct neap_rdma_wants wants = {0};
+	struct neap_rdma_handle handle;
+	struct neap_rdma_view view;
+	char why[NEAP_RDMA_WHY_SIZE], gid[NEAP_GID_TEXT_SIZE];
+	int error = neap_rdma_open(&neap_verbs_system, device->name, &handle, why, sizeof why);
+	if (!error) {
+		error = neap_rdma_look(&neap_verbs_system, &handle, device->name, &wants, &view, why, sizeof why);
+		(void)neap_rdma_shut(&neap_verbs_system, &handle);
+	}
+	if (error) {
+		put_member(writer, ",\n     \"verbs\": {\"usable\": false, \"why\": ", why);
+		neap_json_put_text(writer, "}");
+		return;
+	}
+	neap_gid_format(view.gid.gid, gid);
+	put_number(writer, ",\n     \"verbs\": {\"usable\": true, \"port\": ", (int32_t)view.port_number);
+	put_member(writer, ", \"status\": ", neap_port_state_name(view.port.status));
+	put_number(writer, ", \"mtu_bytes\": ", (int32_t)view.port.mtu_bytes);
+	put_number(writer, ", \"gid_index\": ", (int32_t)view.gid.index);
+	put_member(writer, ", \"gid\": ", gid);
+	neap_json_put_text(writer, "}");
+}
+
 static void put_device(const struct neap_topology_device *device, struct neap_json_writer *writer)
 {
 	put_member(writer, "\n    {\"name\": ", device->name);
@@ -81,7 +109,10 @@ static void put_device(const struct neap_topology_device *device, struct neap_js
 		neap_json_put_text(writer, i ? "," : "");
 		put_port(device, &device->ports[i], writer);
 	}
-	neap_json_put_text(writer, "]}");
+	neap_json_put_text(writer, "]");
+	if (strcmp(sysfs, OWN_SYSFS) == 0)
+		put_verbs(device, writer); /* of a copy of another machine there is nothing to open */
+	neap_json_put_text(writer, "}");
 }
 
 static void put_all(const struct neap_topology *topology, struct neap_json_writer *writer)

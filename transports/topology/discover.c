@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #define FILTERED "not named by the device filter"
-#define NO_PORT "no port of it is ACTIVE"
 
 #define LISTED_MAX 1024u /* devices by name, of which NEAP_DEVICES_MAX are kept */
 
@@ -148,7 +147,7 @@ static void read_device(struct neap_topology *topology, const char *sysfs, const
 	struct neap_topology_device *device = &topology->devices[at];
 	read_place(topology, sysfs, device);
 	read_ports(topology, sysfs, device);
-	device->unusable = filtered ? FILTERED : has_active_port(device) ? NULL : NO_PORT;
+	device->unusable = filtered ? FILTERED : has_active_port(device) ? NULL : NEAP_TOPOLOGY_NO_PORT;
 }
 
 /* Those that the filter names come first: a host with many virtual functions has more devices than there are places. */

@@ -25,6 +25,7 @@
 #define NEAP_TOPOLOGY_WARNINGS_MAX 16u
 #define NEAP_TOPOLOGY_WARNING_SIZE 200u
 #define NEAP_ANY_LOCATION "*"
+#define NEAP_TOPOLOGY_NO_PORT "no port of it is ACTIVE" /* the one reason to be unusable that passes by itself */
 
 /* The kernel's numbers (enum ib_port_state). */
 enum neap_port_state {

@@ -1,0 +1,91 @@
+/* Simulated verbs from inside: shared by their three files, by nobody else. */
+#ifndef SUPPORT_SIM_INSIDE_H
+#define SUPPORT_SIM_INSIDE_H
+
+#include "tests/support/sim_verbs.h"
+
+#define SIM_EVENTS_MAX 64u
+#define SIM_QUEUE_MAX 1024u
+
+struct neap_verbs_context {
+	struct neap_verbs_context *next;
+	struct sim_verbs *sim;
+	struct sim_device *device;
+	int event_fd;
+	struct neap_verbs_event events[SIM_EVENTS_MAX];
+	uint32_t event_head, event_count, users;
+	bool lost; /* since it was opened: everything but destroying answers -EIO */
+};
+
+struct neap_verbs_pd {
+	struct neap_verbs_context *context;
+	struct neap_verbs_mr *regions;
+	uint32_t users;
+};
+
+struct neap_verbs_mr {
+	struct neap_verbs_mr *next;
+	struct neap_verbs_pd *pd;
+	uint64_t address, length;
+	unsigned access;
+	struct neap_verbs_keys keys;
+};
+
+struct neap_verbs_channel {
+	struct neap_verbs_context *context;
+	int fd;
+	uint32_t wakeups, users;
+};
+
+struct neap_verbs_cq {
+	struct neap_verbs_context *context;
+	struct neap_verbs_channel *channel;
+	uint32_t capacity, head, count, users;
+	bool armed;
+	struct neap_verbs_completion *ring; /* capacity */
+};
+
+/* A posted operation on its way. */
+struct sim_send {
+	struct neap_verbs_send what;
+	bool executed, completed; /* executed: its verdict is known; placed bytes may follow */
+	enum neap_verbs_status status;
+	uint32_t placed;   /* bytes that have arrived */
+	uint64_t due_ns;   /* when something happens to it next */
+	uint64_t first_ns; /* when it was first tried without success; 0: not yet */
+};
+
+struct neap_verbs_qp {
+	struct neap_verbs_qp *next;
+	struct neap_verbs_pd *pd;
+	struct neap_verbs_cq *cq;
+	uint32_t number, send_max, receive_max;
+	enum neap_verbs_qp_state state;
+	struct neap_verbs_qp_change attributes; /* as the last changes left them */
+	struct sim_send *sends; /* a ring of send_max + 1: the head may have completed, and still have bytes to place */
+	uint32_t send_head, send_count;
+	struct neap_verbs_receive *receives; /* receive_max: a ring */
+	uint32_t receive_head, receive_count;
+};
+
+/* sim_verbs.c */
+void *sim_new(struct sim_verbs *sim, size_t bytes);
+void sim_delete(struct sim_verbs *sim, void *object);
+uint64_t sim_random(struct sim_verbs *sim);
+int sim_fails(struct sim_verbs *sim, enum sim_call call); /* 0, or the error that was asked for */
+/* The region of a protection domain that has the key and all of the range, and its rights; NULL: refused. */
+struct neap_verbs_mr *sim_region(const struct neap_verbs_pd *pd, bool remote, uint32_t key, uint64_t address, uint64_t length,
+                                 unsigned access);
+/* sim_queues.c */
+extern const struct neap_verbs_ops sim_queue_ops; /* its part of the table */
+void sim_complete(struct neap_verbs_qp *qp, uint64_t id, enum neap_verbs_status status, uint32_t length);
+void sim_qp_fails(struct neap_verbs_qp *qp); /* to ERR; what it has is flushed as it comes to it */
+static inline struct sim_send *sim_head(const struct neap_verbs_qp *qp)
+{
+	return &qp->sends[qp->send_head % (qp->send_max + 1)];
+}
+/* sim_network.c */
+void sim_network_run(struct sim_verbs *sim);  /* all that is due */
+void sim_network_wake(struct sim_verbs *sim); /* the timer, at what is due next */
+
+#endif

@@ -1,0 +1,210 @@
+/* Simulated verbs: what happens to a posted operation. The head of each QP's queue is on its way; it waits a random while, is judged, and
+ * completes. Only the bytes of WRITEs that have completed lag behind: they are placed while what follows is on its way, but before it is
+ * judged. */
+#include "tests/support/sim_inside.h"
+#include <check.h>
+#include <string.h>
+
+static uint64_t delay_ns(struct sim_verbs *sim)
+{
+	return 1 + sim_random(sim) % sim->latency_max_ns;
+}
+
+static struct neap_verbs_qp *peer_of(const struct neap_verbs_qp *qp)
+{
+	for (struct neap_verbs_qp *peer = qp->pd->context->sim->qps; peer; peer = peer->next) {
+		const struct sim_device *device = peer->pd->context->device;
+		if (peer->number != qp->attributes.peer_qp_number || peer->attributes.peer_qp_number != qp->number)
+			continue;
+		for (uint32_t i = 0; i < device->gid_count; i++)
+			if (memcmp(device->gids[i].gid, qp->attributes.peer_gid, sizeof device->gids[i].gid) == 0)
+				return peer;
+	}
+	return NULL;
+}
+
+static bool reaches(const struct neap_verbs_qp *qp, const struct neap_verbs_qp *peer)
+{
+	return peer && (peer->state == NEAP_QP_RTR || peer->state == NEAP_QP_RTS) &&
+	       qp->pd->context->device->port.status == NEAP_PORT_ACTIVE && peer->pd->context->device->port.status == NEAP_PORT_ACTIVE;
+}
+
+/* 4.096 us * 2^timeout for each try. UINT64_MAX: for ever. */
+static uint64_t patience_ns(const struct neap_verbs_qp *qp)
+{
+	if (qp->attributes.retry_count >= 7 || qp->attributes.timeout == 0)
+		return UINT64_MAX;
+	return (UINT64_C(4096) << qp->attributes.timeout) * (qp->attributes.retry_count + 1u);
+}
+
+/* --- bytes */
+
+/* One piece of a WRITE that is not there yet, if its region is still what it was. */
+static void place(struct neap_verbs_qp *qp, struct sim_send *send)
+{
+	struct neap_verbs_qp *peer = peer_of(qp);
+	const struct neap_verbs_send *what = &send->what;
+	uint32_t left = what->length - send->placed, piece = left < SIM_MTU_BYTES ? left : SIM_MTU_BYTES;
+	uint64_t to = what->remote + send->placed;
+	if (peer && sim_region(peer->pd, true, what->rkey, to, piece, NEAP_VERBS_REMOTE_WRITE) &&
+	    sim_region(qp->pd, false, what->lkey, what->local + send->placed, piece, 0))
+		memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)(what->local + send->placed), piece);
+	send->placed += piece;
+}
+
+/* Bytes that are still coming for a READ that is on its way: pieces whose region went away are missing. */
+static void fetch(struct neap_verbs_qp *qp, struct neap_verbs_qp *peer, const struct neap_verbs_send *what)
+{
+	for (uint32_t at = 0; at < what->length; at += SIM_MTU_BYTES) {
+		uint32_t piece = what->length - at < SIM_MTU_BYTES ? what->length - at : SIM_MTU_BYTES;
+		if (sim_region(peer->pd, true, what->rkey, what->remote + at, piece, NEAP_VERBS_REMOTE_READ) &&
+		    sim_region(qp->pd, false, what->lkey, what->local + at, piece, NEAP_VERBS_LOCAL_WRITE))
+			memcpy((void *)(uintptr_t)(what->local + at), (const void *)(uintptr_t)(what->remote + at), piece);
+	}
+}
+
+/* --- verdicts */
+
+static bool receive(struct neap_verbs_qp *qp, struct neap_verbs_qp *peer, const struct neap_verbs_send *what, enum neap_verbs_status *status_p)
+{
+	if (peer->receive_count == 0)
+		return false; /* not ready: tried again */
+	struct neap_verbs_receive receive = peer->receives[peer->receive_head++ % peer->receive_max];
+	peer->receive_count--;
+	if (what->length > receive.length || !sim_region(peer->pd, false, receive.lkey, receive.local, what->length, NEAP_VERBS_LOCAL_WRITE)) {
+		sim_complete(peer, receive.id, NEAP_WC_LOCAL_LENGTH, 0);
+		*status_p = NEAP_WC_REMOTE_INVALID_REQUEST;
+		return true;
+	}
+	(void)qp;
+	memcpy((void *)(uintptr_t)receive.local, (const void *)(uintptr_t)what->local, what->length);
+	sim_complete(peer, receive.id, NEAP_WC_SUCCESS, what->length);
+	return true;
+}
+
+/* False: nobody answers yet. */
+static bool judge(struct neap_verbs_qp *qp, const struct neap_verbs_send *what, enum neap_verbs_status *status_p)
+{
+	struct neap_verbs_qp *peer = peer_of(qp);
+	bool reads = what->opcode == NEAP_VERBS_READ;
+	unsigned needed = reads ? NEAP_VERBS_REMOTE_READ : NEAP_VERBS_REMOTE_WRITE;
+	*status_p = NEAP_WC_SUCCESS;
+	if (qp->pd->context->device->port.status != NEAP_PORT_ACTIVE)
+		*status_p = NEAP_WC_LOCAL_QP_OPERATION; /* own NIC down, as Soft-RoCE says it */
+	else if (!sim_region(qp->pd, false, what->lkey, what->local, what->length, reads ? NEAP_VERBS_LOCAL_WRITE : 0))
+		*status_p = NEAP_WC_LOCAL_PROTECTION;
+	else if (!reaches(qp, peer))
+		return false;
+	else if (peer->attributes.mtu_bytes != qp->attributes.mtu_bytes)
+		*status_p = NEAP_WC_REMOTE_INVALID_REQUEST; /* rdma-observed 3 */
+	else if (what->opcode == NEAP_VERBS_SEND)
+		return receive(qp, peer, what, status_p);
+	else if (!(peer->attributes.access & needed))
+		*status_p = NEAP_WC_REMOTE_INVALID_REQUEST;
+	else if (!sim_region(peer->pd, true, what->rkey, what->remote, what->length, needed))
+		*status_p = NEAP_WC_REMOTE_ACCESS;
+	return true;
+}
+
+static void refuse(struct neap_verbs_qp *qp, enum neap_verbs_status status)
+{
+	struct neap_verbs_qp *peer = peer_of(qp);
+	bool remote = status == NEAP_WC_REMOTE_ACCESS || status == NEAP_WC_REMOTE_INVALID_REQUEST;
+	sim_qp_fails(qp);
+	if (remote && peer)
+		sim_qp_fails(peer);
+}
+
+/* Nobody answers: patience, then RETRY_EXCEEDED. */
+static void wait_on(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_ns)
+{
+	uint64_t patience = patience_ns(qp);
+	if (send->first_ns == 0)
+		send->first_ns = now_ns;
+	if (patience != UINT64_MAX && now_ns - send->first_ns >= patience) {
+		send->executed = true;
+		send->status = NEAP_WC_RETRY_EXCEEDED;
+	}
+	send->due_ns = now_ns + delay_ns(qp->pd->context->sim);
+}
+
+/* --- one step of one QP */
+
+static struct sim_send *head_of(struct neap_verbs_qp *qp)
+{
+	return qp->send_count ? sim_head(qp) : NULL;
+}
+
+static void pop(struct neap_verbs_qp *qp)
+{
+	qp->send_head++;
+	qp->send_count--;
+}
+
+static void complete_head(struct neap_verbs_qp *qp, struct sim_send *send)
+{
+	bool failed = send->status != NEAP_WC_SUCCESS && send->status != NEAP_WC_FLUSHED;
+	sim_complete(qp, send->what.id, send->status, 0);
+	send->completed = true;
+	if (failed)
+		refuse(qp, send->status);
+	if (send->status != NEAP_WC_SUCCESS || send->what.opcode != NEAP_VERBS_WRITE || send->what.length == 0)
+		pop(qp);
+}
+
+static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_ns)
+{
+	struct sim_verbs *sim = qp->pd->context->sim;
+	send->due_ns = now_ns + delay_ns(sim);
+	if (send->completed) { /* a WRITE: its bytes */
+		place(qp, send);
+		if (send->placed == send->what.length)
+			pop(qp);
+	} else if (send->executed) {
+		if (send->status == NEAP_WC_SUCCESS && send->what.opcode == NEAP_VERBS_READ && peer_of(qp))
+			fetch(qp, peer_of(qp), &send->what);
+		complete_head(qp, send);
+	} else if (qp->state == NEAP_QP_ERR) {
+		send->executed = true;
+		send->status = NEAP_WC_FLUSHED;
+	} else if (judge(qp, &send->what, &send->status)) {
+		send->executed = true;
+	} else {
+		wait_on(qp, send, now_ns);
+	}
+}
+
+static struct neap_verbs_qp *earliest(struct sim_verbs *sim)
+{
+	struct neap_verbs_qp *first = NULL;
+	for (struct neap_verbs_qp *qp = sim->qps; qp; qp = qp->next) {
+		struct sim_send *send = head_of(qp);
+		if (send && send->due_ns == 0)
+			send->due_ns = neap_now(sim->reactor) + delay_ns(sim);
+		if (send && (!first || send->due_ns < head_of(first)->due_ns))
+			first = qp;
+	}
+	return first;
+}
+
+void sim_network_run(struct sim_verbs *sim)
+{
+	uint64_t now_ns = neap_now(sim->reactor);
+	for (struct neap_verbs_qp *qp = earliest(sim); qp && head_of(qp)->due_ns <= now_ns; qp = earliest(sim))
+		step(qp, head_of(qp), now_ns);
+	sim_network_wake(sim);
+}
+
+static void fire(struct neap_timer *timer, void *user)
+{
+	(void)timer;
+	sim_network_run(user);
+}
+
+void sim_network_wake(struct sim_verbs *sim)
+{
+	struct neap_verbs_qp *qp = earliest(sim);
+	neap_timer_cancel(sim->reactor, &sim->timer);
+	if (qp)
+		(void)neap_timer_start(sim->reactor, &sim->timer, head_of(qp)->due_ns, fire, sim);
+}

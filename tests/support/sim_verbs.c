@@ -1,0 +1,330 @@
+/* Simulated verbs: devices, ports, events, memory. */
+#include "tests/support/sim_verbs.h"
+#include "tests/support/sim_inside.h"
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* splitmix64 */
+uint64_t sim_random(struct sim_verbs *sim)
+{
+	uint64_t z = sim->random += UINT64_C(0x9e3779b97f4a7c15);
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+int sim_fails(struct sim_verbs *sim, enum sim_call call)
+{
+	sim->calls[call]++;
+	if (sim->fail_in[call] == 0 || --sim->fail_in[call] > 0)
+		return 0;
+	return sim->fail_with[call];
+}
+
+void *sim_new(struct sim_verbs *sim, size_t bytes)
+{
+	void *object = calloc(1, bytes);
+	ck_assert_ptr_nonnull(object);
+	sim->objects++;
+	return object;
+}
+
+void sim_delete(struct sim_verbs *sim, void *object)
+{
+	sim->objects--;
+	free(object);
+}
+
+/* --- devices */
+
+static int list(void *user, char (*names)[NEAP_TOPOLOGY_NAME_SIZE], uint32_t capacity, uint32_t *count_p)
+{
+	struct sim_verbs *sim = user;
+	uint32_t count = 0;
+	int error = sim_fails(sim, SIM_LIST);
+	for (uint32_t i = 0; i < sim->device_count && count < capacity; i++)
+		if (sim->devices[i].present)
+			memcpy(names[count++], sim->devices[i].name, sizeof names[0]);
+	*count_p = count;
+	return error;
+}
+
+static struct sim_device *find(struct sim_verbs *sim, const char *name)
+{
+	for (uint32_t i = 0; i < sim->device_count; i++)
+		if (sim->devices[i].present && strcmp(sim->devices[i].name, name) == 0)
+			return &sim->devices[i];
+	return NULL;
+}
+
+static int open_device(void *user, const char *name, struct neap_verbs_context **context_p)
+{
+	struct sim_verbs *sim = user;
+	struct sim_device *device = find(sim, name);
+	int error = sim_fails(sim, SIM_OPEN);
+	*context_p = NULL;
+	if (error || !device || device->forbidden)
+		return error ? error : device ? -EACCES : -ENODEV;
+	struct neap_verbs_context *context = sim_new(sim, sizeof *context);
+	*context = (struct neap_verbs_context){.next = device->contexts, .sim = sim, .device = device};
+	context->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	ck_assert_int_ge(context->event_fd, 0);
+	device->contexts = context;
+	*context_p = context;
+	return 0;
+}
+
+static int close_device(struct neap_verbs_context *context)
+{
+	struct neap_verbs_context **at = &context->device->contexts;
+	if (context->users)
+		return -EBUSY;
+	int error = sim_fails(context->sim, SIM_CLOSE);
+	if (error)
+		return error;
+	while (*at != context)
+		at = &(*at)->next;
+	*at = context->next;
+	(void)close(context->event_fd);
+	sim_delete(context->sim, context);
+	return 0;
+}
+
+static int event_fd(struct neap_verbs_context *context)
+{
+	return context->event_fd;
+}
+
+static int next_event(struct neap_verbs_context *context, struct neap_verbs_event *event_p)
+{
+	uint64_t count;
+	if (context->event_count == 0) {
+		(void)!read(context->event_fd, &count, sizeof count);
+		return context->lost ? -EIO : 0;
+	}
+	*event_p = context->events[context->event_head++ % SIM_EVENTS_MAX];
+	context->event_count--;
+	return 1;
+}
+
+static int query_device(struct neap_verbs_context *context, struct neap_verbs_device_limits *limits_p)
+{
+	int error = sim_fails(context->sim, SIM_QUERY_DEVICE);
+	*limits_p = context->device->limits;
+	return context->lost ? -EIO : error;
+}
+
+static int query_port(struct neap_verbs_context *context, uint32_t port, struct neap_verbs_port *port_p)
+{
+	int error = sim_fails(context->sim, SIM_QUERY_PORT);
+	if (port == 0 || port > context->device->limits.port_count)
+		return -EINVAL;
+	*port_p = context->device->port;
+	return context->lost ? -EIO : error;
+}
+
+static int query_gids(struct neap_verbs_context *context, uint32_t port, struct neap_gid_entry entries[NEAP_GIDS_MAX], uint32_t *count_p)
+{
+	(void)port;
+	int error = sim_fails(context->sim, SIM_QUERY_GIDS);
+	*count_p = context->device->gid_count;
+	memcpy(entries, context->device->gids, *count_p * sizeof entries[0]);
+	return context->lost ? -EIO : error;
+}
+
+/* --- memory */
+
+static int allocate_pd(struct neap_verbs_context *context, struct neap_verbs_pd **pd_p)
+{
+	int error = context->lost ? -EIO : sim_fails(context->sim, SIM_ALLOCATE_PD);
+	*pd_p = NULL;
+	if (error)
+		return error;
+	*pd_p = sim_new(context->sim, sizeof **pd_p);
+	(*pd_p)->context = context;
+	context->users++;
+	return 0;
+}
+
+static int free_pd(struct neap_verbs_pd *pd)
+{
+	if (pd->users)
+		return -EBUSY;
+	int error = sim_fails(pd->context->sim, SIM_FREE_PD);
+	if (error)
+		return error;
+	pd->context->users--;
+	sim_delete(pd->context->sim, pd);
+	return 0;
+}
+
+/* What the kernel and the device check, in that order. */
+static int may_register(struct sim_device *device, uint64_t length, unsigned access)
+{
+	bool remote_write = access & (NEAP_VERBS_REMOTE_WRITE | NEAP_VERBS_REMOTE_ATOMIC);
+	if (length == 0 || (remote_write && !(access & NEAP_VERBS_LOCAL_WRITE)))
+		return -EINVAL;
+	if (device->locked_bytes + length > device->locked_bytes_max || device->regions >= device->limits.mr_max)
+		return -ENOMEM;
+	return length > device->limits.mr_size_max ? -EINVAL : 0;
+}
+
+static int register_memory(struct neap_verbs_pd *pd, void *address, uint64_t length, unsigned access, struct neap_verbs_mr **mr_p,
+                           struct neap_verbs_keys *keys_p)
+{
+	struct sim_verbs *sim = pd->context->sim;
+	struct sim_device *device = pd->context->device;
+	int error = sim_fails(sim, SIM_REGISTER);
+	if (!error)
+		error = pd->context->lost ? -EIO : may_register(device, length, access);
+	*mr_p = NULL;
+	if (error)
+		return error;
+	struct neap_verbs_mr *mr = sim_new(sim, sizeof *mr);
+	uint32_t key = sim->next_key += 0x101; /* lkey and rkey differ: they are not the same thing */
+	*mr = (struct neap_verbs_mr){pd->regions, pd, (uint64_t)(uintptr_t)address, length, access, {key, key ^ 0x80000000u}};
+	pd->regions = mr;
+	pd->users++;
+	device->regions++;
+	device->locked_bytes += length;
+	sim->access_seen = access;
+	*mr_p = mr;
+	*keys_p = mr->keys;
+	return 0;
+}
+
+static int deregister_memory(struct neap_verbs_mr *mr)
+{
+	struct neap_verbs_pd *pd = mr->pd;
+	struct neap_verbs_mr **at = &pd->regions;
+	int error = sim_fails(pd->context->sim, SIM_DEREGISTER);
+	if (error)
+		return error;
+	while (*at != mr)
+		at = &(*at)->next;
+	*at = mr->next;
+	pd->users--;
+	pd->context->device->regions--;
+	pd->context->device->locked_bytes -= mr->length;
+	sim_delete(pd->context->sim, mr);
+	return 0;
+}
+
+struct neap_verbs_mr *sim_region(const struct neap_verbs_pd *pd, bool remote, uint32_t key, uint64_t address, uint64_t length,
+                                 unsigned access)
+{
+	for (struct neap_verbs_mr *mr = pd->regions; mr; mr = mr->next)
+		if ((remote ? mr->keys.rkey : mr->keys.lkey) == key)
+			return address >= mr->address && length <= mr->length && address - mr->address <= mr->length - length &&
+			       (mr->access & access) == access ? mr : NULL;
+	return NULL;
+}
+
+/* --- what happens to devices */
+
+void sim_verbs_event(struct sim_device *device, struct neap_verbs_event event)
+{
+	for (struct neap_verbs_context *context = device->contexts; context; context = context->next) {
+		uint64_t one = 1;
+		ck_assert_uint_lt(context->event_count, SIM_EVENTS_MAX);
+		context->events[(context->event_head + context->event_count++) % SIM_EVENTS_MAX] = event;
+		ck_assert_int_eq(write(context->event_fd, &one, sizeof one), sizeof one);
+	}
+}
+
+void sim_verbs_set_port(struct sim_verbs *sim, struct sim_device *device, enum neap_port_state status)
+{
+	enum neap_verbs_event_kind kind = status == NEAP_PORT_ACTIVE ? NEAP_VERBS_PORT_ACTIVE : NEAP_VERBS_PORT_ERROR;
+	device->port.status = status;
+	sim_verbs_event(device, (struct neap_verbs_event){.kind = kind, .port = 1});
+	sim_network_wake(sim);
+}
+
+void sim_verbs_vanish(struct sim_verbs *sim, struct sim_device *device)
+{
+	uint64_t one = 1;
+	device->present = false;
+	for (struct neap_verbs_context *context = device->contexts; context; context = context->next) {
+		context->lost = true;
+		ck_assert_int_eq(write(context->event_fd, &one, sizeof one), sizeof one);
+	}
+	for (struct neap_verbs_qp *qp = sim->qps; qp; qp = qp->next)
+		if (qp->pd->context->device == device)
+			sim_qp_fails(qp);
+}
+
+void sim_verbs_lose(struct sim_verbs *sim, struct sim_device *device)
+{
+	sim_verbs_vanish(sim, device);
+	sim_verbs_event(device, (struct neap_verbs_event){.kind = NEAP_VERBS_DEVICE_FATAL});
+}
+
+void sim_verbs_regain(struct sim_device *device)
+{
+	device->present = true;
+}
+
+void sim_verbs_fail(struct sim_verbs *sim, enum sim_call call, uint32_t nth, int error)
+{
+	sim->fail_in[call] = nth;
+	sim->fail_with[call] = error;
+}
+
+/* --- life */
+
+void sim_verbs_begin(struct sim_verbs *sim, struct neap_reactor *reactor, uint64_t seed)
+{
+	memset(sim, 0, sizeof *sim);
+	sim->reactor = reactor;
+	sim->random = seed;
+	sim->latency_max_ns = UINT64_C(50000);
+	sim->next_key = 0x1000;
+	sim->next_qp = 16;
+	sim->ops = sim_queue_ops;
+	sim->ops.list = list;
+	sim->ops.open = open_device;
+	sim->ops.close = close_device;
+	sim->ops.event_fd = event_fd;
+	sim->ops.next_event = next_event;
+	sim->ops.query_device = query_device;
+	sim->ops.query_port = query_port;
+	sim->ops.query_gids = query_gids;
+	sim->ops.allocate_pd = allocate_pd;
+	sim->ops.free_pd = free_pd;
+	sim->ops.register_memory = register_memory;
+	sim->ops.deregister_memory = deregister_memory;
+	sim->verbs = (struct neap_verbs){.ops = &sim->ops, .user = sim};
+}
+
+void sim_verbs_end(struct sim_verbs *sim)
+{
+	neap_timer_cancel(sim->reactor, &sim->timer);
+	ck_assert_msg(sim->objects == 0, "%u objects of verbs were left", sim->objects);
+	ck_assert_msg(sim->overruns == 0 || sim->overruns_allowed, "%u completions did not fit their CQ", sim->overruns);
+}
+
+struct sim_device *sim_verbs_add(struct sim_verbs *sim, const char *name)
+{
+	ck_assert_uint_lt(sim->device_count, SIM_DEVICES_MAX);
+	uint8_t host = (uint8_t)(sim->device_count + 1);
+	struct sim_device *device = &sim->devices[sim->device_count++];
+	*device = (struct sim_device){
+		.present = true,
+		.limits = {.mr_size_max = UINT64_C(1) << 40, .mr_max = 1u << 20, .qp_max = 1024, .cq_max = 256, .cqe_max = 4096, .wr_max = 1024,
+	               .sge_max = 4, .read_initiator_max = 16, .read_target_max = 16, .port_count = 1},
+		.port = {.status = NEAP_PORT_ACTIVE, .ethernet = true, .mtu_bytes = SIM_MTU_BYTES, .gid_count = 16},
+		.locked_bytes_max = UINT64_MAX,
+		.gids = {{.index = 0, .gid = {0xfe, 0x80, [15] = host}, .type = NEAP_GID_ROCE_V2},
+	             {.index = 1, .gid = {[10] = 0xff, [11] = 0xff, 10, 77, 0, host}, .type = NEAP_GID_ROCE_V2}},
+		.gid_count = 2,
+	};
+	(void)snprintf(device->name, sizeof device->name, "%s", name);
+	for (uint32_t i = 0; i < device->gid_count; i++)
+		(void)snprintf(device->gids[i].netdev, sizeof device->gids[i].netdev, "nic%u", host - 1u);
+	return device;
+}

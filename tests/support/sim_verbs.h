@@ -1,0 +1,92 @@
+/* Verbs that are played, crueller than hardware (models.md D.3): in virtual time, from a seed, over this process's real memory.
+ *
+ * - A WRITE completes before its bytes are placed, in pieces; a READ, or anything else behind it on the same QP, waits for them.
+ * - A READ whose region goes away midway succeeds with bytes missing (fences.md 4).
+ * - Completions are late, in order within a QP and in any order between QPs.
+ * - A refused operation moves both QPs of the pair to ERR; what is behind it is flushed.
+ * - retry_count 7 never gives up (rdma-observed 7); less gives up after its time.
+ * - A QP that is reset or destroyed takes along the completions it owes.
+ * - A CQ that overruns fails the test, unless `overruns_allowed`.
+ * - Keys, bounds and rights are enforced; a region that is deregistered is reached by nothing any more.
+ * - Whatever stands on another object keeps it from being destroyed (-EBUSY); sim_verbs_end finds what was left.
+ *
+ * One thread. Files: sim_verbs.c (devices, memory), sim_queues.c (CQs, QPs), sim_network.c (what happens to a posted operation). */
+#ifndef SUPPORT_SIM_VERBS_H
+#define SUPPORT_SIM_VERBS_H
+
+#include "reactor/core.h"
+#include "transports/rdma/verbs.h"
+
+#define SIM_DEVICES_MAX 4u
+#define SIM_MTU_BYTES 1024u
+
+/* The calls that sim_verbs_fail can make fail. */
+enum sim_call {
+	SIM_LIST,
+	SIM_OPEN,
+	SIM_QUERY_DEVICE,
+	SIM_QUERY_PORT,
+	SIM_QUERY_GIDS,
+	SIM_ALLOCATE_PD,
+	SIM_REGISTER,
+	SIM_DEREGISTER,
+	SIM_CREATE_CHANNEL,
+	SIM_CREATE_CQ,
+	SIM_CREATE_QP,
+	SIM_MODIFY_QP,
+	SIM_POST_SEND,
+	SIM_FREE_PD,
+	SIM_CLOSE,
+	SIM_CALLS,
+};
+
+struct sim_device {
+	char name[NEAP_TOPOLOGY_NAME_SIZE];
+	bool present, forbidden; /* opening answers -ENODEV, -EACCES */
+	struct neap_verbs_device_limits limits;
+	struct neap_verbs_port port;
+	struct neap_gid_entry gids[8];
+	uint32_t gid_count;
+	uint64_t locked_bytes, locked_bytes_max; /* RLIMIT_MEMLOCK, in bytes */
+	uint32_t regions;
+	struct neap_verbs_context *contexts;
+};
+
+struct sim_verbs {
+	struct neap_verbs verbs;
+	struct neap_verbs_ops ops;
+	struct neap_reactor *reactor;
+	struct neap_timer timer;
+	uint64_t random; /* state */
+	uint64_t latency_max_ns;
+	struct sim_device devices[SIM_DEVICES_MAX];
+	uint32_t device_count;
+	uint32_t fail_in[SIM_CALLS]; /* 0: none; 1: the next call */
+	int fail_with[SIM_CALLS];
+	uint64_t calls[SIM_CALLS];
+	uint32_t objects; /* alive */
+	uint32_t next_key, next_qp;
+	struct neap_verbs_qp *qps;
+	uint32_t overruns;
+	bool overruns_allowed;
+	unsigned access_seen; /* of the last registration */
+};
+
+/* `seed` decides delays and orders. */
+void sim_verbs_begin(struct sim_verbs *sim, struct neap_reactor *reactor, uint64_t seed);
+/* Fails the test when an object was left, or a CQ overran. */
+void sim_verbs_end(struct sim_verbs *sim);
+/* A device with one ACTIVE Ethernet port, whose GID index 1 is 10.77.0.<n + 1>, RoCE v2. */
+struct sim_device *sim_verbs_add(struct sim_verbs *sim, const char *name);
+/* The `nth` call from now (1: the next) answers `error`, once. */
+void sim_verbs_fail(struct sim_verbs *sim, enum sim_call call, uint32_t nth, int error);
+/* The port's state, with its event; packets of a port that is down are held back. */
+void sim_verbs_set_port(struct sim_verbs *sim, struct sim_device *device, enum neap_port_state status);
+void sim_verbs_event(struct sim_device *device, struct neap_verbs_event event);
+/* It fails: DEVICE_FATAL, and it cannot be opened until sim_verbs_regain. */
+void sim_verbs_lose(struct sim_verbs *sim, struct sim_device *device);
+/* The same without the event: its descriptor answers errors. */
+void sim_verbs_vanish(struct sim_verbs *sim, struct sim_device *device);
+void sim_verbs_regain(struct sim_device *device);
+
+#endif

@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "transports/rdma/device_fsm.h"

@@ -1,0 +1,40 @@
+/* What a device is good for, asked of verbs: opened, measured, its port and address chosen. These functions wait, so they run on a
+ * helper thread (device.c) or in a program that asks for nothing else (neap-client topology). Each failure is one sentence that names the
+ * device and says what to do. */
+#ifndef NEAP_TRANSPORTS_RDMA_LOOK_H
+#define NEAP_TRANSPORTS_RDMA_LOOK_H
+
+#include "transports/rdma/verbs.h"
+
+#define NEAP_RDMA_WHY_SIZE 256u
+
+/* What is asked for. Zeroes: the lowest ACTIVE port, its best address. */
+struct neap_rdma_wants {
+	uint32_t port; /* MC_IB_PORT; 0: any */
+	bool gid_fixed;
+	uint32_t gid_index; /* MC_GID_INDEX, when gid_fixed */
+};
+
+/* An open device. */
+struct neap_rdma_handle {
+	struct neap_verbs_context *context;
+	struct neap_verbs_pd *pd;
+	struct neap_verbs_device_limits limits;
+};
+
+/* Its port and address, as they were when it was looked at. */
+struct neap_rdma_view {
+	uint32_t port_number;
+	struct neap_verbs_port port;
+	struct neap_gid_entry gid;
+};
+
+/* NEAP_ENODEV: verbs do not have it; NEAP_ECONTEXT: it cannot be opened, or has not what a transport needs. Nothing is open then. */
+int neap_rdma_open(const struct neap_verbs *verbs, const char *name, struct neap_rdma_handle *handle, char *why, size_t why_size);
+/* NEAP_ENODEV: it has no port or address to use, now; NEAP_ECONTEXT: it does not answer. */
+int neap_rdma_look(const struct neap_verbs *verbs, const struct neap_rdma_handle *handle, const char *name,
+                   const struct neap_rdma_wants *wants, struct neap_rdma_view *view, char *why, size_t why_size);
+/* Whatever its answer, the handle is empty. NEAP_EBUSY: something still stands on it, which stays until the process ends. */
+int neap_rdma_shut(const struct neap_verbs *verbs, struct neap_rdma_handle *handle);
+
+#endif
