@@ -11,6 +11,7 @@
 	M(segment)           \
 	M(engine_life)       \
 	M(rdma_device)       \
+	M(rdma_region)       \
 	M(tcp_peer)          \
 	M(tcp_lane)          \
 	M(handshake_session) \

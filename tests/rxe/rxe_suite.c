@@ -2,7 +2,7 @@
  * tools/rxe-run, in one process, in this order. */
 #include "tests/support/coverage.h"
 #include "tests/support/drive.h"
-#include "transports/rdma/device.h"
+#include "transports/rdma/rdma_memory.h"
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void begin(void)
 	ended = false;
 	ops = neap_verbs_system.ops;
 	ck_assert_int_eq(neap_reactor_create(&reactor, NULL), NEAP_OK);
-	ck_assert_int_eq(neap_helper_begin(reactor, 64, &helper, why, sizeof why), NEAP_OK);
+	ck_assert_int_eq(neap_helper_begin(reactor, 1024, &helper, why, sizeof why), NEAP_OK);
 	ck_assert_int_eq(neap_topology_discover("/sys", NULL, &topology, why, sizeof why), NEAP_OK);
 	ck_assert_int_eq(neap_rdma_devices_open(reactor, &neap_verbs_system, helper, topology, &options, &listener, &devices), NEAP_OK);
 	ck_assert_uint_eq(neap_rdma_devices_count(devices), 2);
@@ -217,6 +217,73 @@ START_TEST(bytes_go_from_rail_to_rail)
 }
 END_TEST
 
+/* --- memory */
+
+#define MANY 1000u
+
+static struct neap_rdma_memory *memory;
+static uint32_t registered_ones, released_ones;
+static bool memory_gone;
+
+static void registered(void *user, int error, const char *why)
+{
+	(void)user;
+	ck_assert_msg(error == NEAP_OK, "%s", why);
+	registered_ones++;
+}
+
+static void released(void *user, int error)
+{
+	(void)user;
+	ck_assert_int_eq(error, NEAP_OK);
+	released_ones++;
+}
+
+static void memory_closed(void *user)
+{
+	(void)user;
+	memory_gone = true;
+}
+
+static bool all_registered(void *user)
+{
+	(void)user;
+	return registered_ones == MANY;
+}
+
+static bool half_released(void *user)
+{
+	(void)user;
+	return released_ones == MANY / 2;
+}
+
+/* In pieces of 4096 bytes, so that each is two. */
+START_TEST(a_thousand_registrations_on_both)
+{
+	static uint64_t ids[MANY];
+	struct neap_rdma_memory_options options = {.regions_max = MANY, .piece_max_bytes = 4096};
+	struct neap_verbs_keys keys[2];
+	uint64_t ends[2];
+	unsigned char *bytes = aligned_alloc(4096, MANY * 8192);
+	ck_assert_ptr_nonnull(bytes);
+	wait_for(both_usable, "at first");
+	ck_assert_int_eq(neap_rdma_memory_create(reactor, &neap_verbs_system, helper, devices, &options, &memory), NEAP_OK);
+	for (uint32_t i = 0; i < MANY; i++)
+		ck_assert_int_eq(neap_rdma_memory_register(memory, bytes + i * 8192, 8192, ALL, registered, NULL, &ids[i]), NEAP_OK);
+	wait_for(all_registered, "not registered");
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_assert_int_eq(neap_rdma_memory_keys(memory, ids[7], device(i), bytes + 7 * 8192 + 5000, &keys[i], &ends[i]), NEAP_OK);
+		ck_assert_uint_eq(ends[i], (uintptr_t)bytes + 8 * 8192);
+	}
+	for (uint32_t i = 0; i < MANY / 2; i++)
+		ck_assert_int_eq(neap_rdma_memory_release(memory, ids[i], released, NULL), NEAP_OK);
+	wait_for(half_released, "not released");
+	neap_rdma_memory_close(memory, memory_closed, NULL); /* the other half */
+	ck_assert(drive_until(reactor, &memory_gone, 20000));
+	free(bytes);
+}
+END_TEST
+
 /* --- without permission: a process of its own, because it is for ever */
 
 static void *as_nobody(void)
@@ -256,6 +323,7 @@ int main(void)
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, devices_are_found_and_their_address_is_chosen);
 	tcase_add_test(tests, bytes_go_from_rail_to_rail);
+	tcase_add_test(tests, a_thousand_registrations_on_both);
 	tcase_add_test(tests, a_link_goes_down_and_comes_back);
 	tcase_add_test(bare, without_permission_it_says_so);
 	suite_add_tcase(suite, tests);

@@ -4,7 +4,7 @@
 
 #include "reactor/helper.h"
 
-#define SIM_HELPER_JOBS 4096u
+#define SIM_HELPER_JOBS 16384u
 
 struct sim_helper {
 	struct neap_helper base; /* first */

@@ -14,6 +14,7 @@ struct neap_verbs_context {
 	int event_fd;
 	struct neap_verbs_event events[SIM_EVENTS_MAX];
 	uint32_t event_head, event_count, users;
+	struct neap_verbs_pd *pd; /* the last one made */
 	bool lost; /* since it was opened: everything but destroying answers -EIO */
 };
 

@@ -147,6 +147,7 @@ static int allocate_pd(struct neap_verbs_context *context, struct neap_verbs_pd 
 		return error;
 	*pd_p = sim_new(context->sim, sizeof **pd_p);
 	(*pd_p)->context = context;
+	context->pd = *pd_p;
 	context->users++;
 	return 0;
 }
@@ -159,6 +160,7 @@ static int free_pd(struct neap_verbs_pd *pd)
 	if (error)
 		return error;
 	pd->context->users--;
+	pd->context->pd = NULL;
 	sim_delete(pd->context->sim, pd);
 	return 0;
 }
@@ -267,6 +269,15 @@ void sim_verbs_lose(struct sim_verbs *sim, struct sim_device *device)
 void sim_verbs_regain(struct sim_device *device)
 {
 	device->present = true;
+}
+
+int sim_verbs_force(struct sim_device *device)
+{
+	int count = 0;
+	for (struct neap_verbs_context *context = device->contexts; context; context = context->next)
+		for (; context->pd && context->pd->regions; count++)
+			ck_assert_int_eq(deregister_memory(context->pd->regions), 0);
+	return count;
 }
 
 void sim_verbs_fail(struct sim_verbs *sim, enum sim_call call, uint32_t nth, int error)

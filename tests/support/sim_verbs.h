@@ -88,5 +88,7 @@ void sim_verbs_lose(struct sim_verbs *sim, struct sim_device *device);
 /* The same without the event: its descriptor answers errors. */
 void sim_verbs_vanish(struct sim_verbs *sim, struct sim_device *device);
 void sim_verbs_regain(struct sim_device *device);
+/* Takes every region off it, as the end of the process would. How many there were. */
+int sim_verbs_force(struct sim_device *device);
 
 #endif
