@@ -171,8 +171,6 @@ static void set_answered(struct etcd_call *call)
 		not_there(call, NEAP_ETAKEN, "the key has a value already");
 		return;
 	}
-	if (call->leased)
-		remember_leased(call->etcd, call->key);
 	neap_step(&call->machine, etcd_call_on_ANSWERED, 0);
 }
 
@@ -287,6 +285,8 @@ static void do_ask(struct neap_machine *machine, uint64_t argument)
 	uint64_t lease = call->leased ? call->lease : 0;
 	struct neap_json_writer body;
 	(void)argument;
+	if (lease == call->etcd->lease.id && lease) /* before it is there: whoever removes another key must not end its lease meanwhile */
+		remember_leased(call->etcd, call->key);
 	neap_json_writer_init(&body, SIZE_MAX, 512 + call->value_length * 4 / 3);
 	if (call->create)
 		etcd_put_create(&body, call->key, call->value, call->value_length, lease);

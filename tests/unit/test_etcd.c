@@ -264,6 +264,30 @@ START_TEST(leases)
 }
 END_TEST
 
+/* The lease of a key that is being put is not ended by the removal of another one. */
+START_TEST(a_lease_that_is_about_to_be_used)
+{
+	struct asked a = {0}, b = {0};
+	struct neap_backend_set set = {.key = "mooncake/other", .value = "v", .length = 1, .lease_ns = 5000 * MS};
+	open_one();
+	begin(&a, "set", 5000 * MS);
+	answer(200, GRANTED);
+	answer(200, OK);
+	ck_assert_int_eq(rig.backend->ops->set(rig.backend, &set, 3000 * MS, told, &b, &b.call), 0);
+	turn();
+	answer(200, ALIVE);
+	struct neap_http_exchange *put = script_http_last(&rig.http);
+	ck_assert_ptr_nonnull(strstr(put->said, "kv/put"));
+	begin(&a, "remove", 0);
+	answer(200, OK);
+	ended(&a, 0, ""); /* and nothing is revoked */
+	script_http_answer(put, 200, OK);
+	turn();
+	ended(&b, 0, "");
+	close_rig();
+}
+END_TEST
+
 START_TEST(leases_that_end_and_that_are_none)
 {
 	struct asked a = {0};
@@ -827,6 +851,7 @@ int main(void)
 	tcase_add_test(machines, get_set_remove_touch);
 	tcase_add_test(machines, create_only_where_nothing_is);
 	tcase_add_test(machines, leases);
+	tcase_add_test(machines, a_lease_that_is_about_to_be_used);
 	tcase_add_test(machines, leases_that_end_and_that_are_none);
 	tcase_add_test(machines, renewals_that_fail);
 	tcase_add_test(machines, one_member_is_asked_until_the_deadline);
