@@ -101,6 +101,12 @@ static void remedy(struct etcd_call *call, enum etcd_remedy remedy)
 	}
 }
 
+/* What answers so is no etcd; another of those that were given may be. */
+static bool is_no_member(const struct neap_etcd *etcd, int error)
+{
+	return etcd->endpoint_count > 1 && (error == NEAP_EPROTO || error == NEAP_EJSON);
+}
+
 /* A good answer's content, or false: the remedy is under way. */
 static bool take(struct etcd_call *call, int error, long status, const char *body, size_t length, const char *why)
 {
@@ -113,6 +119,8 @@ static bool take(struct etcd_call *call, int error, long status, const char *bod
 		enum etcd_remedy what = etcd_judge(etcd, endpoint, error, status, body, length, why, &failure);
 		if (failure.error != NEAP_ETIMEDOUT || !call->failure.error) /* what an earlier attempt met says more than that */
 			call->failure = failure;
+		if (what == ETCD_FAIL && is_no_member(etcd, failure.error))
+			what = ETCD_AGAIN;
 		if (what == ETCD_AGAIN)
 			etcd_endpoint_failed(etcd, endpoint);
 		remedy(call, what);
@@ -122,7 +130,8 @@ static bool take(struct etcd_call *call, int error, long status, const char *bod
 	error = etcd_answer_read(body, length, &call->answer, reason, sizeof reason);
 	if (error) {
 		etcd_note(etcd, endpoint, &call->failure, error, reason);
-		neap_step(&call->machine, etcd_call_on_FAILED, 0);
+		etcd_endpoint_failed(etcd, endpoint);
+		neap_step(&call->machine, is_no_member(etcd, error) ? etcd_call_on_AGAIN : etcd_call_on_FAILED, 0);
 	}
 	return !error;
 }

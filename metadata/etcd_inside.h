@@ -67,6 +67,7 @@ struct etcd_watch {
 	bool needed, ended;
 	bool tracks;      /* what is watched now will be told of */
 	bool expired;     /* once already on this stream */
+	bool resumes;     /* it was to begin behind what was seen */
 	uint64_t seen;    /* the last revision we were told of; 0: from now on */
 	uint64_t cluster, term; /* in which that was */
 	uint64_t began_ns;

@@ -21,15 +21,24 @@ static void settled(struct etcd_token *token)
 
 /* --- facts to events ---------------------------------------------------------------------------------------------------- */
 
+/* It goes into a header as it stands. */
+static bool is_sendable(const char *token)
+{
+	size_t length = strlen(token), plain = 0;
+	while (token[plain] > ' ' && token[plain] < 0x7f)
+		plain++;
+	return length > 0 && plain == length;
+}
+
 static void take_token(struct etcd_token *token, const char *body, size_t length)
 {
 	struct etcd_answer answer;
 	char why[120] = "";
 	int error = etcd_answer_read(body, length, &answer, why, sizeof why);
-	bool none = !error && !answer.token[0];
+	bool none = !error && !is_sendable(answer.token);
 	error = none ? NEAP_EPROTO : error;
 	if (error)
-		etcd_note(token->etcd, token->ask.endpoint, &token->failure, error, none ? "it gave no token" : why);
+		etcd_note(token->etcd, token->ask.endpoint, &token->failure, error, none ? "it gave no token that can be sent back" : why);
 	else
 		memcpy(token->text, answer.token, sizeof token->text);
 	etcd_answer_drop(&answer);

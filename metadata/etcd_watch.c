@@ -41,12 +41,16 @@ static void complain(struct etcd_watch *watch, const char *why)
 
 /* --- facts to events ---------------------------------------------------------------------------------------------------- */
 
+static bool is_in_its_prime(const struct etcd_watch *watch)
+{
+	return watch->machine.state == etcd_watch_WATCHING && neap_now(watch->etcd->reactor) - watch->began_ns > PRIME_NS;
+}
+
 static void stream_ended(struct etcd_watch *watch, bool token, const char *why)
 {
 	struct neap_machine *machine = &watch->machine;
-	uint64_t age_ns = neap_now(watch->etcd->reactor) - watch->began_ns;
 	if (machine->state == etcd_watch_WATCHING) {
-		neap_step(machine, age_ns > PRIME_NS ? etcd_watch_on_ENDED : etcd_watch_on_BROKEN, 0);
+		neap_step(machine, is_in_its_prime(watch) ? etcd_watch_on_ENDED : etcd_watch_on_BROKEN, 0);
 	} else if (token && !watch->expired) {
 		watch->expired = true;
 		neap_step(machine, etcd_watch_on_EXPIRED, 0);
@@ -99,8 +103,10 @@ static void take_line(struct etcd_watch *watch, const char *line, size_t length)
 		refused(watch, error, 0, NULL, 0, "what it tells of changes cannot be read");
 		return;
 	}
-	if (notice.compacted || is_anew(watch, &notice))
+	if (is_anew(watch, &notice) || (notice.compacted && (watch->resumes || is_in_its_prime(watch))))
 		neap_step(&watch->machine, etcd_watch_on_COMPACTED, 0);
+	else if (notice.compacted)
+		refused(watch, NEAP_EPROTO, 0, NULL, 0, "it says that what is to come is compacted");
 	else if (notice.canceled || notice.failed)
 		refused(watch, NEAP_OK, 0, notice.reason, strlen(notice.reason), "");
 	else if (notice.created && watch->machine.state == etcd_watch_CREATING)
@@ -208,6 +214,7 @@ static void do_create(struct neap_machine *machine, uint64_t argument)
 	end_stream(watch);
 	watch->began_ns = neap_now(etcd->reactor);
 	watch->token_generation = etcd->token.generation;
+	watch->resumes = watch->seen != 0;
 	neap_json_writer_init(&body, SIZE_MAX, 256);
 	etcd_put_watch(&body, etcd->prefix, watch->seen ? watch->seen + 1 : 0);
 	struct etcd_send send = {.path = "/v3/watch",

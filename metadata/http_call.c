@@ -315,7 +315,7 @@ int neap_http_server_parse(const char *what, const char *url, size_t url_max, ui
 	bool tls = strncmp(url, "https://", 8) == 0;
 	const char *rest = strstr(url, "://");
 	size_t host_length = rest ? strcspn(rest + 3, "/?#") : 0;
-	if (!rest || strlen(url) >= url_max || host_length >= sizeof authority || memchr(rest + 3, '@', host_length)) {
+	if (!rest || strlen(url) >= url_max || host_length >= sizeof authority || strchr(rest, '@')) { /* a password may have a slash in it */
 		(void)snprintf(why, why_size, "%s 'http(s)://...' takes a host, a port and a path, at most %zu bytes in all, and no user name",
 		               what, url_max - 1);
 		return NEAP_EADDRESS;

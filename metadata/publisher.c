@@ -163,9 +163,10 @@ static void address_changed(struct neap_backend_watch *watch)
 /* One of the answers of a state that needs no values. */
 static void answered(struct neap_publisher *publisher, int which, int error, const char *why)
 {
+	bool lost = error == NEAP_EMETADATA && publisher->machine.state == publisher_CONFIRMING; /* elsewhere it is an odd answer */
 	publisher->calls[which] = 0;
-	publisher->part_lost |= error == NEAP_EMETADATA;
-	if (error && error != NEAP_EMETADATA) {
+	publisher->part_lost |= lost;
+	if (error && !lost) {
 		cancel_calls(publisher);
 		failed(publisher, error, why);
 	} else if (--publisher->awaited == 0) {

@@ -305,7 +305,7 @@ START_TEST(leases_that_end_and_that_are_none)
 	expect(URL("lease/grant"), NULL);
 	answer(200, "{\"ID\":\"79\",\"TTL\":\"5\"}");
 	answer(404, NOT_FOUND); /* twice is too often */
-	ended(&a, NEAP_EMETADATA, "the lease has ended");
+	ended(&a, NEAP_EAGAIN, "the lease has ended"); /* not: there is none */
 	begin(&a, "set", 2000 * MS); /* another time is another lease */
 	expect(URL("lease/grant"), "{\"TTL\":\"2\"}");
 	answer(200, OK);
@@ -681,6 +681,7 @@ START_TEST(streams_are_taken_up_again)
 	ck_assert_int_eq(watch(KEY, &watched), NEAP_EAGAIN);
 	bring(CREATED);
 	ck_assert_int_eq(watch(KEY, &watched), 0);
+	pass(2000 * MS);
 	bring("{\"result\":{\"canceled\":true,\"compact_revision\":\"30\"}}\n");
 	ck_assert_int_eq(changes, 3);
 	expect_stream("POST https://10.0.0.3:2379/v3/watch", NULL);
@@ -749,6 +750,61 @@ START_TEST(streams_that_cannot_be_had)
 	ck_assert_int_eq(changes, 2);
 	rig.http.refuse = true;
 	pass(6000 * MS);
+	close_rig();
+}
+END_TEST
+
+/* One that is told of compaction where it asked for what is to come would begin anew without end. */
+START_TEST(compaction_again_and_again)
+{
+	open_one();
+	begin_watching();
+	for (int i = 0; i < 5; i++) {
+		uint32_t before = rig.http.count;
+		bring("{\"result\":{\"canceled\":true,\"compact_revision\":\"30\"}}\n");
+		ck_assert_uint_eq(rig.http.count, before); /* after a pause */
+		await_request();
+		bring(CREATED);
+	}
+	close_rig();
+}
+END_TEST
+
+/* A member of the list that is none does not stand in the way of the others. */
+START_TEST(a_member_that_is_no_etcd)
+{
+	struct asked a = {0};
+	open_three();
+	begin(&a, "get", 0);
+	answer(404, "404 page not found");
+	pass(20 * MS);
+	expect("POST http://10.0.0.2:2/v3/kv/range", NULL);
+	answer(200, "<html>");
+	pass(20 * MS);
+	expect("POST https://10.0.0.3:2379/v3/kv/range", NULL);
+	answer(200, HELD);
+	ended(&a, 0, "");
+	close_rig();
+}
+END_TEST
+
+/* A user was given and not wanted; then it is. */
+START_TEST(users_that_are_wanted_later)
+{
+	struct asked a = {0};
+	open_user("10.0.0.1");
+	begin(&a, "get", 0);
+	answer(412, "{\"error\":\"etcdserver: authentication is not enabled\",\"code\":9}");
+	answer(400, "{\"error\":\"etcdserver: user name is empty\",\"code\":3}");
+	expect(URL("auth/authenticate"), NULL);
+	answer(200, TOKEN("t"));
+	ck_assert_str_eq(script_http_last(&rig.http)->token, "t");
+	answer(200, HELD);
+	ended(&a, 0, "");
+	begin(&a, "get", 0);
+	answer(401, BAD_TOKEN);
+	answer(200, TOKEN("t\\r\\nX: y"));
+	ended(&a, NEAP_EPROTO, "no token that can be sent back");
 	close_rig();
 }
 END_TEST
@@ -864,6 +920,9 @@ int main(void)
 	tcase_add_test(machines, streams_are_taken_up_again);
 	tcase_add_loop_test(machines, streams_of_a_cluster_that_began_anew, 0, sizeof lives / sizeof *lives);
 	tcase_add_test(machines, streams_that_cannot_be_had);
+	tcase_add_test(machines, compaction_again_and_again);
+	tcase_add_test(machines, a_member_that_is_no_etcd);
+	tcase_add_test(machines, users_that_are_wanted_later);
 	tcase_add_test(machines, the_end_while_a_change_is_told);
 	tcase_add_test(machines, streams_with_a_token);
 	tcase_add_test(machines, names);

@@ -194,9 +194,9 @@ static const struct {
 	int error;
 	const char *said;
 } refusals[] = {
-	{404, SAID("etcdserver: requested lease not found", 5), ETCD_LEASE, NEAP_EMETADATA, "lease not found"},
+	{404, SAID("etcdserver: requested lease not found", 5), ETCD_LEASE, NEAP_EAGAIN, "lease not found"},
 	{412, SAID("etcdserver: authentication is not enabled", 9), ETCD_NO_AUTH, NEAP_EREJECTED, "not enabled"},
-	{400, SAID("etcdserver: user name is empty", 3), ETCD_FAIL, NEAP_EREJECTED, "user name is empty"},
+	{400, SAID("etcdserver: user name is empty", 3), ETCD_TOKEN, NEAP_EREJECTED, "user name is empty"},
 	{400, SAID("etcdserver: authentication failed, invalid user ID or password", 3), ETCD_FAIL, NEAP_EREJECTED, "authentication failed"},
 	{401, SAID("etcdserver: invalid auth token", 16), ETCD_TOKEN, NEAP_EREJECTED, "invalid auth token"},
 	{400, SAID("etcdserver: revision of auth store is old", 3), ETCD_TOKEN, NEAP_EREJECTED, "old"},
@@ -215,7 +215,7 @@ static const struct {
 	{500, "{\"error\":{\"code\":14,\"message\":\"gone\"}}", ETCD_AGAIN, NEAP_EAGAIN, "gone"},
 	{0, "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token", ETCD_TOKEN, NEAP_EREJECTED, "invalid auth"},
 	{0, "rpc error: code = PermissionDenied desc = etcdserver: permission denied", ETCD_FAIL, NEAP_EREJECTED, "denied"},
-	{0, "rpc error: code = InvalidArgument desc = etcdserver: user name is empty", ETCD_FAIL, NEAP_EREJECTED, "empty"},
+	{0, "rpc error: code = InvalidArgument desc = etcdserver: user name is empty", ETCD_TOKEN, NEAP_EREJECTED, "empty"},
 };
 
 START_TEST(what_a_refusal_means)
