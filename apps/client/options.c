@@ -57,7 +57,7 @@ static const struct app_flag flags[] = {
 	{"protocol", APP_FLAG_TEXT, &o.protocol, NULL, 0, 0, "the transport; this build has tcp"},
 	{"device_names", APP_FLAG_TEXT, &o.device_names, NULL, 0, 0, "RDMA devices; not used with tcp"},
 	{"metadata_server", APP_FLAG_TEXT, &o.metadata_server, NULL, 0, 0,
-	 "where segments are published: redis://HOST:PORT, http://HOST:PORT/metadata; P2PHANDSHAKE: clients ask each other"},
+	 "where segments are published: etcd://HOST:PORT,..., redis://HOST:PORT, http(s)://HOST:PORT/PATH; P2PHANDSHAKE: by asking peers"},
 	{"handshake_port", APP_FLAG_NUMBER, &o.handshake_port, NULL, 0, 65535, "of the transfer engine; 0: a free one"},
 	{"data_port", APP_FLAG_NUMBER, &o.data_port, NULL, 0, 65535, "of the transfer engine; 0: a free one"},
 	{"deployment_mode", APP_FLAG_TEXT, &o.deployment_mode, NULL, 0, 0, "P2P is the only one"},

@@ -19,7 +19,7 @@ extern const char app_default_name[]; /* 127.0.0.1 */
 	{.metadata_server = "P2PHANDSHAKE", .local_server_name = app_default_name, .protocol = "tcp", .device_name = "", .publish_seconds = 30}
 #define APP_NODE_FLAGS(node) \
 	{"metadata_server", APP_FLAG_TEXT, &(node).metadata_server, NULL, 0, 0, \
-	 "where segments are published: redis://HOST:PORT, http://HOST:PORT/metadata, https://...; P2PHANDSHAKE: peers ask each other"}, \
+	 "where segments are published: etcd://HOST:PORT,..., redis://HOST:PORT, http(s)://HOST:PORT/PATH; P2PHANDSHAKE: by asking peers"}, \
 	{"local_server_name", APP_FLAG_TEXT, &(node).local_server_name, NULL, 0, 0, \
 	 "the host (name or address) that peers reach this process at; with a metadata server its segment's name, as it stands"}, \
 	{"publish_seconds", APP_FLAG_SECONDS, &(node).publish_seconds, NULL, 0, 86400, \
