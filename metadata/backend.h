@@ -116,5 +116,12 @@ void neap_watches_add(struct neap_watches *watches, const char *key, struct neap
 void neap_watches_tell(struct neap_watches *watches, const char *key, size_t length);
 void neap_watches_tell_all(struct neap_watches *watches);
 void neap_watches_drop_all(struct neap_watches *watches);
+uint64_t neap_backend_hash(const char *text, size_t length); /* FNV-1a */
+
+/* --- what back-ends have in common (connection.c) ------------------------------------------------------------------------ */
+
+/* The pause after so many failures in a row: doubled with each up to the most, and a quarter more or less, so that a thousand clients do
+ * not come back at once. */
+uint64_t neap_backend_pause_ns(struct neap_reactor *reactor, uint32_t failures, uint64_t least_ns, uint64_t most_ns);
 
 #endif

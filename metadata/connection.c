@@ -82,3 +82,13 @@ int neap_backend_open(struct neap_backend **backend_p, struct neap_reactor *reac
 		return NEAP_EINVAL;
 	return schemes[i].open(backend_p, reactor, options, why, why_size);
 }
+
+uint64_t neap_backend_pause_ns(struct neap_reactor *reactor, uint32_t failures, uint64_t least_ns, uint64_t most_ns)
+{
+	uint64_t pause = least_ns;
+	for (uint32_t i = 1; i < failures && pause < most_ns; i++)
+		pause *= 2;
+	if (pause > most_ns)
+		pause = most_ns;
+	return pause - pause / 4 + neap_random_u64(reactor) % (pause / 2 + 1);
+}

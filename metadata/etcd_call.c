@@ -36,17 +36,9 @@ static void report(struct etcd_call *call)
 
 /* --- our lease: which keys are under it -------------------------------------------------------------------------------------- */
 
-static uint64_t hash_key(const char *key)
-{
-	uint64_t hash = UINT64_C(14695981039346656037);
-	for (; *key; key++)
-		hash = (hash ^ (unsigned char)*key) * UINT64_C(1099511628211);
-	return hash ? hash : 1;
-}
-
 static void remember_leased(struct neap_etcd *etcd, const char *key)
 {
-	uint64_t hash = hash_key(key), *free_one = NULL;
+	uint64_t hash = neap_backend_hash(key, strlen(key)), *free_one = NULL;
 	for (uint32_t i = 0; i < ETCD_LEASED_MAX; i++) {
 		if (etcd->lease.keys[i] == hash)
 			return;
@@ -62,7 +54,7 @@ static void remember_leased(struct neap_etcd *etcd, const char *key)
 /* True: it was the last one. */
 static bool forget_leased(struct neap_etcd *etcd, const char *key)
 {
-	uint64_t hash = hash_key(key), left = 0;
+	uint64_t hash = neap_backend_hash(key, strlen(key)), left = 0;
 	bool was = false;
 	for (uint32_t i = 0; i < ETCD_LEASED_MAX; i++) {
 		if (etcd->lease.keys[i] == hash) {
@@ -370,11 +362,7 @@ static uint64_t pause_ns(const struct etcd_call *call)
 	uint32_t rounds = attempts / call->etcd->endpoint_count;
 	if (attempts % call->etcd->endpoint_count != 0)
 		return 0;
-	uint64_t pause = PAUSE_MIN_NS;
-	for (uint32_t i = 1; i < rounds && pause < PAUSE_MAX_NS; i++)
-		pause *= 2;
-	pause = pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
-	return pause - pause / 4 + neap_random_u64(call->etcd->reactor) % (pause / 2 + 1);
+	return neap_backend_pause_ns(call->etcd->reactor, rounds, PAUSE_MIN_NS, PAUSE_MAX_NS);
 }
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)

@@ -317,11 +317,7 @@ static neap_action_func *const actions[] = {
 
 static uint64_t pause_ns(const struct etcd_watch *watch)
 {
-	uint64_t pause = PAUSE_MIN_NS;
-	for (uint32_t i = 1; i < watch->failures && pause < PAUSE_MAX_NS; i++)
-		pause *= 2;
-	pause = pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
-	return pause - pause / 4 + neap_random_u64(watch->etcd->reactor) % (pause / 2 + 1);
+	return neap_backend_pause_ns(watch->etcd->reactor, watch->failures, PAUSE_MIN_NS, PAUSE_MAX_NS);
 }
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)

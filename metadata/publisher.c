@@ -189,12 +189,7 @@ static void second_answered(void *user, int error, const char *value, size_t len
 /* Of a document, which ends in a newline in some stores and not in others. */
 static uint64_t digest(const char *text, size_t length)
 {
-	uint64_t value = UINT64_C(14695981039346656037);
-	if (length > 0 && text[length - 1] == '\n')
-		length--;
-	for (size_t i = 0; i < length; i++)
-		value = (value ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-	return value;
+	return neap_backend_hash(text, length > 0 && text[length - 1] == '\n' ? length - 1 : length);
 }
 
 /* A write that was given up may still be done, after the one that was made in its place; so may one of a process that had our name. */
@@ -427,12 +422,7 @@ static uint64_t refresh_ns(const struct neap_publisher *publisher)
 static uint64_t pause_ns(const struct neap_publisher *publisher)
 {
 	const struct neap_publisher_options *options = &publisher->options;
-	uint64_t pause = options->pause_min_ns;
-	for (uint32_t i = 1; i < publisher->failures && pause < options->pause_max_ns; i++)
-		pause *= 2;
-	if (pause > options->pause_max_ns)
-		pause = options->pause_max_ns;
-	return pause - pause / 4 + neap_random_u64(publisher->reactor) % (pause / 2 + 1);
+	return neap_backend_pause_ns(publisher->reactor, publisher->failures, options->pause_min_ns, options->pause_max_ns);
 }
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)

@@ -354,16 +354,10 @@ static neap_action_func *const actions[] = {
 	[redis_link_do_close] = do_close,
 };
 
-/* Doubled with each failure in a row, and a quarter more or less, so that a thousand clients do not come back at once. */
 static uint64_t pause_ns(const struct redis_link *link)
 {
 	const struct neap_redis_options *options = &link->redis->options;
-	uint64_t pause = options->pause_min_ns;
-	for (uint32_t i = 1; i < failures_in_a_row(link) && pause < options->pause_max_ns; i++)
-		pause *= 2;
-	if (pause > options->pause_max_ns)
-		pause = options->pause_max_ns;
-	return pause - pause / 4 + neap_random_u64(link->redis->reactor) % (pause / 2 + 1);
+	return neap_backend_pause_ns(link->redis->reactor, failures_in_a_row(link), options->pause_min_ns, options->pause_max_ns);
 }
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)

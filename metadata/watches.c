@@ -2,7 +2,7 @@
 #include "metadata/backend.h"
 #include <string.h>
 
-static uint64_t hash(const char *key, size_t length)
+uint64_t neap_backend_hash(const char *key, size_t length)
 {
 	uint64_t value = UINT64_C(14695981039346656037);
 	for (size_t i = 0; i < length; i++)
@@ -31,7 +31,7 @@ void neap_backend_unwatch(struct neap_backend_watch *watch)
 
 bool neap_watches_any(const struct neap_watches *watches, const char *key)
 {
-	uint64_t wanted = hash(key, strlen(key));
+	uint64_t wanted = neap_backend_hash(key, strlen(key));
 	const struct neap_backend_watch *watch = watches->buckets[wanted % NEAP_WATCH_BUCKETS];
 	while (watch && watch->hash != wanted)
 		watch = watch->next;
@@ -41,7 +41,7 @@ bool neap_watches_any(const struct neap_watches *watches, const char *key)
 void neap_watches_add(struct neap_watches *watches, const char *key, struct neap_backend_watch *watch)
 {
 	neap_backend_unwatch(watch);
-	watch->hash = hash(key, strlen(key));
+	watch->hash = neap_backend_hash(key, strlen(key));
 	link_watch(&watches->buckets[watch->hash % NEAP_WATCH_BUCKETS], watch);
 }
 
@@ -57,7 +57,7 @@ static void tell_list(struct neap_backend_watch **list)
 
 void neap_watches_tell(struct neap_watches *watches, const char *key, size_t length)
 {
-	uint64_t wanted = hash(key, length);
+	uint64_t wanted = neap_backend_hash(key, length);
 	struct neap_backend_watch *told = NULL, *next;
 	for (struct neap_backend_watch *watch = watches->buckets[wanted % NEAP_WATCH_BUCKETS]; watch; watch = next) {
 		next = watch->next;
