@@ -1,0 +1,125 @@
+/* Endpoints: the queue pairs between one device of ours and one of a peer's, from their making to their end (te spec 3.5, 5.3, 5.8;
+ * rdma-observed 2, 3; fences.md). Machine: rdma_endpoint. And the cache of them, by device and the peer's NIC path ("server@nic").
+ *
+ * One endpoint serves both directions, whoever asked first: a peer that knows the other by its NIC path, as Mooncake does, would tear
+ * down a second one. Each has its queue pairs from the start and tells them to the peer in whatever message is first, so when both ask at
+ * the same time the four messages say the same thing and nobody has to win. A list that differs from the one an endpoint was connected
+ * with is another life of the peer: the endpoint is retired, and its successor answers when it is gone. An endpoint that was ever
+ * connected is never used again; so an answer that comes late finds nobody (U-06, U-11).
+ *
+ * Every send that was posted is owed one completion. The owner of the sends hears of each, or that the endpoint is GONE: then its queue
+ * pairs are destroyed, no completion comes any more, nothing of it reaches local memory, and, when `fenced`, nothing of it reaches the
+ * peer's memory either.
+ *
+ * Owner thread of the reactor only. */
+#ifndef NEAP_TRANSPORTS_RDMA_ENDPOINT_H
+#define NEAP_TRANSPORTS_RDMA_ENDPOINT_H
+
+#include "metadata/handshake.h"
+#include "transports/rdma/queue.h"
+
+#define NEAP_RDMA_QPS_MAX 16u        /* of one endpoint */
+#define NEAP_RDMA_NIC_PATH_MAX 600u  /* bytes with NUL: a segment's name, '@', a device's name */
+
+struct neap_rdma_endpoints;
+struct neap_rdma_endpoint;
+
+struct neap_rdma_endpoint_options {
+	uint32_t endpoints_max;     /* MC_MAX_EP_PER_CTX, of all devices together; the least of the devices' limits also counts */
+	uint32_t qps;               /* MC_NUM_QP_PER_EP, 1 to NEAP_RDMA_QPS_MAX; 0: 2 */
+	uint32_t depth;             /* MC_MAX_WR: sends under way on one queue pair; 0: 256 */
+	uint32_t mtu_bytes;         /* MC_MTU; 0: 4096 */
+	uint8_t traffic_class, service_level; /* MC_IB_TC, MC_IB_SL */
+	uint16_t pkey_index;        /* MC_PKEY_INDEX */
+	uint8_t timeout, retry_count; /* of RTS; 0: 14, and 6: with 7 Soft-RoCE never gives up (rdma-observed 7) */
+	uint64_t handshake_timeout_ns, ack_timeout_ns, progress_timeout_ns, drain_timeout_ns, slow_ns;
+};
+
+/* What happens to an endpoint, told to those who use it. */
+enum neap_rdma_news {
+	NEAP_RDMA_USABLE,  /* sends may be posted */
+	NEAP_RDMA_ROOM,    /* completions have made room again after there was none */
+	NEAP_RDMA_LEAVING, /* no more posts; `cause` and `why` say why. What is owed comes, or GONE */
+	NEAP_RDMA_GONE,    /* see above. The user is taken off the endpoint before the call */
+};
+
+/* Whoever uses an endpoint, or waits for it: embedded in its own object, found by what is told. */
+struct neap_rdma_endpoint_user {
+	struct neap_rdma_endpoint_user *next, **slot;
+	struct neap_rdma_endpoint *endpoint; /* NULL: none */
+	void (*told)(struct neap_rdma_endpoint_user *user, enum neap_rdma_news news); /* from a turn; may use and unuse endpoints */
+};
+
+struct neap_rdma_qp {
+	struct neap_verbs_qp *qp;
+	uint32_t number, posted; /* sends that are owed a completion */
+};
+
+/* What users may read. */
+struct neap_rdma_endpoint {
+	struct neap_machine machine;
+	struct neap_timer timer;
+	struct neap_rdma_endpoints *endpoints;
+	struct neap_rdma_queue *queue;  /* of its device */
+	char path[NEAP_RDMA_NIC_PATH_MAX]; /* the peer's */
+	bool usable;                    /* sends may be posted, as far as there is room */
+	bool leaving;
+	bool peer_is_neap;
+	bool fenced;                    /* GONE: the peer said that its half is destroyed */
+	bool ever_usable;
+	uint8_t cause;                  /* enum neap_cause; why it leaves */
+	char why[NEAP_RDMA_WHY_SIZE];
+	uint32_t qp_count;              /* connected ones */
+	struct neap_rdma_qp qps[NEAP_RDMA_QPS_MAX];
+	uint32_t depth;                 /* of each, agreed */
+	uint32_t owed;                  /* sends under way, of all its queue pairs */
+	uint64_t bytes;                 /* of them */
+	struct neap_rdma_endpoint_user *users;
+	void *pieces;                   /* the owner of the sends may hang its list here; NULL at first and at the end */
+};
+
+/* Where the peer is, for the one who asks. Texts are copied. */
+struct neap_rdma_target {
+	const char *server; /* the part of the NIC path before '@': the peer's rdma_server_name or name */
+	const char *nic;
+	struct neap_host_port address; /* of its handshake service */
+	uint8_t gid[16];               /* from its descriptor, for replies without one */
+	uint16_t lid;
+	bool is_neap;
+	uint8_t instance[16];          /* of the process the descriptor is of, when it is Neap */
+};
+
+/* `caller` makes handshake calls; `local_server` is the part of our NIC paths before '@'. All must last until `closed`. NEAP_ENOMEM. */
+int neap_rdma_endpoints_create(struct neap_reactor *reactor, const struct neap_verbs *verbs, struct neap_helper *helper,
+                               struct neap_handshake_caller *caller, const char *local_server, const uint8_t instance[16],
+                               const struct neap_rdma_endpoint_options *options, struct neap_rdma_endpoints **endpoints_p);
+/* Retires all; `closed` from a turn, at whose end the object is gone. */
+void neap_rdma_endpoints_close(struct neap_rdma_endpoints *endpoints, void (*closed)(void *user), void *user);
+/* A device's queue has come (it may carry endpoints) or must be let go of: its endpoints retire. */
+void neap_rdma_endpoints_queue_changed(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue);
+
+/* Puts `user` on the endpoint between that queue's device and the target, which is made and connected when there is none; one that leaves
+ * is waited for by its successor. Nothing is told from inside the call: look at endpoint->usable. NEAP_EAGAIN: endpoints_max are there and
+ * all have work (an idle one is retired to make room, SIEVE: the user asks again later); NEAP_ENODEV: the queue is not usable. */
+int neap_rdma_endpoint_use(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue, const struct neap_rdma_target *target,
+                           struct neap_rdma_endpoint_user *user);
+/* Not while it has sends under way there. */
+void neap_rdma_endpoint_unuse(struct neap_rdma_endpoint_user *user);
+
+/* How many sends may be posted now: depths and the entries of the device's completion queue. */
+uint32_t neap_rdma_endpoint_room(const struct neap_rdma_endpoint *endpoint);
+/* Posts `count` (at most the room) over its queue pairs, each a contiguous part. Returns how many were posted, in order of `sends`; fewer
+ * only when the device refused: then the endpoint leaves. Each posted one is owed a completion. */
+uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *endpoint, const struct neap_verbs_send *sends, uint32_t count);
+/* A completion of one of its sends of `bytes` came: makes room. Not a failure by itself: the owner of the sends decides. */
+void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *endpoint, uint32_t qp_number, uint32_t bytes);
+/* It has failed, or is not wanted any more. `cause`, `why`: the first one counts. */
+void neap_rdma_endpoint_retire(struct neap_rdma_endpoint *endpoint, enum neap_cause cause, const char *why);
+
+/* A type-0 request came; `ticket` is the handshake service's for the answer. Called by the engine's handshake handler. */
+int neap_rdma_endpoints_asked(struct neap_rdma_endpoints *endpoints, uint64_t ticket, const struct neap_connection_message *request,
+                              struct neap_connection_message *reply);
+
+uint32_t neap_rdma_endpoints_count(const struct neap_rdma_endpoints *endpoints); /* not GONE */
+
+#endif
