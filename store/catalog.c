@@ -12,6 +12,7 @@
 	M(engine_life)       \
 	M(rdma_device)       \
 	M(rdma_region)       \
+	M(rdma_queue)        \
 	M(tcp_peer)          \
 	M(tcp_lane)          \
 	M(handshake_session) \

@@ -79,7 +79,7 @@ static void put_verbs(const struct neap_topology_device *device, struct neap_jso
 	struct neap_rdma_handle handle;
 	struct neap_rdma_view view;
 	char why[NEAP_RDMA_WHY_SIZE], gid[NEAP_GID_TEXT_SIZE];
-	int error = neap_rdma_open(&neap_verbs_system, device->name, &handle, why, sizeof why);
+	int error = neap_rdma_open(&neap_verbs_system, device->name, 0, &handle, why, sizeof why);
 	if (!error) {
 		error = neap_rdma_look(&neap_verbs_system, &handle, device->name, &wants, &view, why, sizeof why);
 		(void)neap_rdma_shut(&neap_verbs_system, &handle);

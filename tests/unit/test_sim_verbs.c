@@ -23,7 +23,7 @@ static void open_side(struct side *side, const char *name)
 {
 	char why[256];
 	memset(side, 0, sizeof *side);
-	ck_assert_int_eq(neap_rdma_open(&rig.sim.verbs, name, &side->handle, why, sizeof why), 0);
+	ck_assert_int_eq(neap_rdma_open(&rig.sim.verbs, name, 0, &side->handle, why, sizeof why), 0);
 	ck_assert_int_eq(neap_rdma_look(&rig.sim.verbs, &side->handle, name, &(struct neap_rdma_wants){0}, &side->view, why, sizeof why), 0);
 	ck_assert_int_eq(ops->create_channel(side->handle.context, &side->channel), 0);
 	ck_assert_int_eq(ops->create_cq(side->handle.context, 256, side->channel, &side->cq), 0);

@@ -64,7 +64,9 @@ static void run_look(struct neap_helper_job *job)
 	struct neap_rdma_handle *handle = &device->job_handle;
 	char *why = device->job_why;
 	bool opening = !handle->context;
-	device->job_error = opening ? neap_rdma_open(devices->verbs, device->name, handle, why, sizeof device->job_why) : NEAP_OK;
+	device->job_error = opening ? neap_rdma_open(devices->verbs, device->name, devices->options.wants.cq_entries, handle, why,
+	                                             sizeof device->job_why)
+	                            : NEAP_OK;
 	if (device->job_error)
 		return;
 	device->job_error = neap_rdma_look(devices->verbs, handle, device->name, &devices->options.wants, &device->job_view, why,

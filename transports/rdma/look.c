@@ -38,6 +38,24 @@ static const char *lacks(const struct neap_verbs_device_limits *limits)
 	return NULL;
 }
 
+static int no_more(const char *name, const char *what, int error, char *why, size_t why_size)
+{
+	snprintf(why, why_size, "%s: no %s to be had: %s (rdma resource show; ulimit -l)", name, what, strerror(-error));
+	return NEAP_ECONTEXT;
+}
+
+static int make_queue(const struct neap_verbs *verbs, const char *name, uint32_t wanted, struct neap_rdma_handle *handle, char *why,
+                      size_t why_size)
+{
+	uint32_t entries = wanted ? wanted : NEAP_RDMA_CQ_ENTRIES;
+	handle->cq_entries = entries < handle->limits.cqe_max ? entries : handle->limits.cqe_max;
+	int error = verbs->ops->create_channel(handle->context, &handle->channel);
+	if (error)
+		return no_more(name, "completion channel", error, why, why_size);
+	error = verbs->ops->create_cq(handle->context, handle->cq_entries, handle->channel, &handle->cq);
+	return error ? no_more(name, "completion queue", error, why, why_size) : NEAP_OK;
+}
+
 static int measure(const struct neap_verbs *verbs, const char *name, struct neap_rdma_handle *handle, char *why, size_t why_size)
 {
 	int error = verbs->ops->query_device(handle->context, &handle->limits);
@@ -51,20 +69,19 @@ static int measure(const struct neap_verbs *verbs, const char *name, struct neap
 		return NEAP_ECONTEXT;
 	}
 	error = verbs->ops->allocate_pd(handle->context, &handle->pd);
-	if (!error)
-		return NEAP_OK;
-	handle->pd = NULL;
-	snprintf(why, why_size, "%s: no protection domain to be had: %s (rdma resource show; ulimit -l)", name, strerror(-error));
-	return NEAP_ECONTEXT;
+	return error ? no_more(name, "protection domain", error, why, why_size) : NEAP_OK;
 }
 
-int neap_rdma_open(const struct neap_verbs *verbs, const char *name, struct neap_rdma_handle *handle, char *why, size_t why_size)
+int neap_rdma_open(const struct neap_verbs *verbs, const char *name, uint32_t cq_entries, struct neap_rdma_handle *handle, char *why,
+                   size_t why_size)
 {
 	*handle = (struct neap_rdma_handle){0};
 	int error = verbs->ops->open(verbs->user, name, &handle->context);
 	if (error)
 		return explain_open(name, error, why, why_size);
 	error = measure(verbs, name, handle, why, why_size);
+	if (!error)
+		error = make_queue(verbs, name, cq_entries, handle, why, why_size);
 	if (error)
 		(void)neap_rdma_shut(verbs, handle);
 	return error;
@@ -72,7 +89,11 @@ int neap_rdma_open(const struct neap_verbs *verbs, const char *name, struct neap
 
 int neap_rdma_shut(const struct neap_verbs *verbs, struct neap_rdma_handle *handle)
 {
-	int error = handle->pd ? verbs->ops->free_pd(handle->pd) : 0;
+	int error = handle->cq ? verbs->ops->destroy_cq(handle->cq) : 0;
+	if (!error && handle->channel)
+		error = verbs->ops->destroy_channel(handle->channel);
+	if (!error && handle->pd)
+		error = verbs->ops->free_pd(handle->pd);
 	if (!error && handle->context)
 		error = verbs->ops->close(handle->context);
 	*handle = (struct neap_rdma_handle){0};

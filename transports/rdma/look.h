@@ -7,18 +7,23 @@
 #include "transports/rdma/verbs.h"
 
 #define NEAP_RDMA_WHY_SIZE 256u
+#define NEAP_RDMA_CQ_ENTRIES 4096u
 
 /* What is asked for. Zeroes: the lowest ACTIVE port, its best address. */
 struct neap_rdma_wants {
 	uint32_t port; /* MC_IB_PORT; 0: any */
 	bool gid_fixed;
 	uint32_t gid_index; /* MC_GID_INDEX, when gid_fixed */
+	uint32_t cq_entries; /* MC_MAX_CQE_PER_CTX; 0: NEAP_RDMA_CQ_ENTRIES; the device's limit also counts */
 };
 
-/* An open device. */
+/* An open device, with the one completion queue of all that is sent through it. */
 struct neap_rdma_handle {
 	struct neap_verbs_context *context;
 	struct neap_verbs_pd *pd;
+	struct neap_verbs_channel *channel;
+	struct neap_verbs_cq *cq;
+	uint32_t cq_entries;
 	struct neap_verbs_device_limits limits;
 };
 
@@ -30,7 +35,8 @@ struct neap_rdma_view {
 };
 
 /* NEAP_ENODEV: verbs do not have it; NEAP_ECONTEXT: it cannot be opened, or has not what a transport needs. Nothing is open then. */
-int neap_rdma_open(const struct neap_verbs *verbs, const char *name, struct neap_rdma_handle *handle, char *why, size_t why_size);
+int neap_rdma_open(const struct neap_verbs *verbs, const char *name, uint32_t cq_entries, struct neap_rdma_handle *handle, char *why,
+                   size_t why_size);
 /* NEAP_ENODEV: it has no port or address to use, now; NEAP_ECONTEXT: it does not answer. */
 int neap_rdma_look(const struct neap_verbs *verbs, const struct neap_rdma_handle *handle, const char *name,
                    const struct neap_rdma_wants *wants, struct neap_rdma_view *view, char *why, size_t why_size);

@@ -1,10 +1,10 @@
-/* The completion queue of one device: polled while there is work, armed before the reactor sleeps (design.md 3, 6). Machine: rdma_queue.
+/* The completion queue of one device: polled once a turn, armed before the reactor sleeps (design.md 3, 6). Machine: rdma_queue.
  *
- * One per device of the topology, for as long as the devices: it takes up work when its device has opened and lets go of it when the
- * device fails or closes, after the last endpoint. The CQ itself is made with the device (look.h).
+ * One for each device, for as long as the devices: it takes up work when its device has opened, and lets go of it when the device fails
+ * or closes, after the last endpoint. The CQ itself is made and ended with the device (look.h).
  *
- * It never overruns: whoever posts takes an entry first (neap_rdma_queue_take), and each completion gives one back. What a destroyed
- * queue pair still owed is given back by its endpoint.
+ * It never overruns: whoever posts takes an entry first, and who recognises a completion as his gives it back. What nobody recognises
+ * belonged to a queue pair that was destroyed before it was polled; its endpoint has given back the entry.
  *
  * Owner thread of the reactor only. */
 #ifndef NEAP_TRANSPORTS_RDMA_QUEUE_H
@@ -12,43 +12,50 @@
 
 #include "transports/rdma/device.h"
 
+struct neap_rdma_queue;
+
+struct neap_rdma_queue_listener {
+	/* Completions, from a turn, in the order in which the device reported them. */
+	void (*completed)(void *user, struct neap_rdma_queue *queue, const struct neap_verbs_completion *completions, uint32_t count);
+	/* `usable` has changed, or the device has another port or address than before (view_changes). When not usable: whoever is on it
+	 * begins to leave. From a turn, never from an action. */
+	void (*changed)(void *user, struct neap_rdma_queue *queue);
+	void *user;
+};
+
 struct neap_rdma_queue {
 	struct neap_machine machine;
 	struct neap_reactor *reactor;
 	const struct neap_verbs *verbs;
 	struct neap_rdma_device *device;
-	bool usable;                  /* endpoints may be made: the device is open and its port works */
-	uint32_t entries, owed;       /* of the CQ, and taken */
-	uint32_t users;               /* endpoints on it: neap_rdma_queue_use */
-	uint64_t bytes;               /* under way through the device, for the choice of paths */
+	struct neap_rdma_queue_listener listener;
+	bool attached;          /* to its open device */
+	bool usable;            /* endpoints may be made and used: the device is open and its port works */
+	uint32_t entries, owed; /* of the CQ, and taken */
+	uint32_t users;         /* endpoints on it */
+	uint64_t bytes;         /* under way through the device, for the choice of paths */
+	uint32_t view_changes;  /* raised when port or address are other ones: what was connected before cannot go on */
+	struct neap_gid_entry gid;
+	uint32_t port_number;
 	struct neap_poller poller;
-	struct neap_watch watch;      /* of its channel */
-	const struct neap_rdma_queue_listener *listener;
+	struct neap_watch watch; /* of its channel */
+	struct neap_ready news;  /* the listener's `changed` is owed */
 };
 
-struct neap_rdma_queue_listener {
-	/* Up to 64 completions at once, from a turn; each has been given back already. */
-	void (*completed)(void *user, struct neap_rdma_queue *queue, const struct neap_verbs_completion *completions, uint32_t count);
-	/* usable has changed. When not: let go of it now or later. */
-	void (*changed)(void *user, struct neap_rdma_queue *queue);
-	void *user;
-};
-
-/* The pool of a reactor's class is made by the first. `listener` must last. NEAP_ENOMEM, NEAP_ELIMIT. */
+/* NEAP_ENOMEM, NEAP_ELIMIT. */
 int neap_rdma_queue_begin(struct neap_rdma_queue *queue, struct neap_reactor *reactor, const struct neap_verbs *verbs,
                           struct neap_rdma_device *device, const struct neap_rdma_queue_listener *listener);
-/* The device has changed (its listener's `changed`). */
+/* The device has changed: what its listener is told, passed on. */
 void neap_rdma_queue_device_changed(struct neap_rdma_queue *queue);
-/* When it is off its device: true. */
-bool neap_rdma_queue_end(struct neap_rdma_queue *queue);
+/* Its device is GONE: the object's memory may go. */
+void neap_rdma_queue_end(struct neap_rdma_queue *queue);
 
-/* An endpoint on it: the device stays open until the last has gone. */
+/* An endpoint is on it: the device stays open until the last has gone. use: only while usable. */
 void neap_rdma_queue_use(struct neap_rdma_queue *queue);
 void neap_rdma_queue_unuse(struct neap_rdma_queue *queue);
 
-/* Takes up to `wanted` entries: how many. */
+/* Takes up to `wanted` entries of the CQ: how many. */
 uint32_t neap_rdma_queue_take(struct neap_rdma_queue *queue, uint32_t wanted);
-/* Without completions: sends that could not be posted, or that a destroyed queue pair owed. */
 void neap_rdma_queue_give(struct neap_rdma_queue *queue, uint32_t count);
 
 #endif
