@@ -8,8 +8,8 @@
  * connected is never used again; so an answer that comes late finds nobody (U-06, U-11).
  *
  * Every send that was posted is owed one completion. The owner of the sends hears of each, or that the endpoint is GONE: then its queue
- * pairs are destroyed, no completion comes any more, nothing of it reaches local memory, and, when `fenced`, nothing of it reaches the
- * peer's memory either.
+ * pairs are destroyed, no completion comes any more, nothing of it reaches local memory, and, when the user is `fenced`, nothing of it
+ * reaches the peer's memory either.
  *
  * Owner thread of the reactor only. */
 #ifndef NEAP_TRANSPORTS_RDMA_ENDPOINT_H
@@ -47,6 +47,7 @@ enum neap_rdma_news {
 struct neap_rdma_endpoint_user {
 	struct neap_rdma_endpoint_user *next, **slot;
 	struct neap_rdma_endpoint *endpoint; /* NULL: none */
+	bool fenced; /* GONE: the peer has said that its half is destroyed too: no send of ours reaches its memory any more */
 	void (*told)(struct neap_rdma_endpoint_user *user, enum neap_rdma_news news); /* from a turn; may use and unuse endpoints */
 };
 
@@ -65,7 +66,7 @@ struct neap_rdma_endpoint {
 	bool usable;                    /* sends may be posted, as far as there is room */
 	bool leaving;
 	bool peer_is_neap;
-	bool fenced;                    /* GONE: the peer said that its half is destroyed */
+	bool wants_fence;               /* set by users at LEAVING: WRITEs are under way that are to be repeated */
 	bool ever_usable;
 	uint8_t cause;                  /* enum neap_cause; why it leaves */
 	char why[NEAP_RDMA_WHY_SIZE];
@@ -75,7 +76,6 @@ struct neap_rdma_endpoint {
 	uint32_t owed;                  /* sends under way, of all its queue pairs */
 	uint64_t bytes;                 /* of them */
 	struct neap_rdma_endpoint_user *users;
-	void *pieces;                   /* the owner of the sends may hang its list here; NULL at first and at the end */
 };
 
 /* Where the peer is, for the one who asks. Texts are copied. */
