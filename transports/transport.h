@@ -42,7 +42,8 @@ struct neap_segment {
 	char *name;                     /* as opened; also what refresh asks for */
 	struct neap_snapshot *snapshot; /* what is known of it now; never NULL while OPEN */
 	struct neap_transport *transport;
-	void *peer;                     /* the transport's state; NULL until it makes one */
+	void *peer;                     /* tcp's state; NULL until it makes one */
+	void *rdma_peer;                /* rdma's */
 	uint32_t slices;                /* not done yet: not ended, held, or ended and not reported */
 	uint64_t refreshed;
 	uint32_t opens; /* that were answered and not closed yet */

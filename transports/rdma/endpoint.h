@@ -17,6 +17,7 @@
 
 #include "metadata/handshake.h"
 #include "transports/rdma/queue.h"
+#include <neap/engine.h>
 
 #define NEAP_RDMA_QPS_MAX 16u        /* of one endpoint */
 #define NEAP_RDMA_NIC_PATH_MAX 600u  /* bytes with NUL: a segment's name, '@', a device's name */

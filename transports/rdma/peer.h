@@ -1,0 +1,229 @@
+/* The initiator from inside: peers, rails, requests and pieces. Shared by the files of the initiator, by nobody else.
+ *
+ * A request stands in one place: unsure (its range is not in the descriptor, which is read again), queued (bytes of it are still to be cut),
+ * or cut. A piece stands in one place: the rail it is under way on, or `again` of its peer, to be posted once more. Pieces exist only from
+ * their first posting on: a request of a terabyte takes no more memory than one of a kilobyte.
+ *
+ * A piece whose rail breaks stays there until the endpoint is gone: only then do its bytes come from nowhere any more, and a WRITE is
+ * repeated to a Neap peer only when that has said the same of its half (design.md 6). */
+#ifndef NEAP_TRANSPORTS_RDMA_PEER_H
+#define NEAP_TRANSPORTS_RDMA_PEER_H
+
+#include "transports/rdma/initiator.h"
+
+#define NEAP_RDMA_FEED 512u        /* pieces cut and posted in one piece of work */
+#define NEAP_RDMA_GATHER 32u       /* sends handed to an endpoint at once */
+#define NEAP_RDMA_GATHERS 4u       /* rails that are gathered for at the same time */
+#define NEAP_RDMA_RAILS_MAX 256u   /* of one peer */
+#define NEAP_RDMA_REFUSALS_MAX 2u  /* of one request, with a fresh descriptor in between */
+#define NEAP_RDMA_FLUSHES_MAX 64u  /* of one piece: it was behind others that failed */
+
+struct neap_rdma_peer;
+struct neap_rdma_rail;
+
+enum neap_rdma_place { NEAP_RDMA_NOWHERE, NEAP_RDMA_UNSURE, NEAP_RDMA_QUEUED, NEAP_RDMA_CUT };
+
+struct neap_rdma_request {
+	struct neap_slice *slice;
+	struct neap_rdma_request *next, *previous; /* of its place; when stopped, in the list of those that drain */
+	uint64_t cut, done; /* bytes that are in pieces, and bytes whose pieces succeeded */
+	uint64_t drain_ns;  /* stopped: when the user is told, whatever still holds the buffer */
+	uint32_t pieces;    /* that exist */
+	uint8_t place;      /* enum neap_rdma_place */
+	uint8_t status, cause; /* stopped: as it shall end */
+	uint8_t refusals;
+	int16_t system_errno;
+	bool checked;  /* the descriptor was read for its range */
+	bool posted;   /* a piece of it was ever given to a device */
+	bool unsure;   /* a piece may or may not have had its effect */
+	bool may_land; /* bytes of a WRITE may still reach the peer */
+	bool stopped;  /* nothing more is cut or repeated */
+	bool told;     /* ended with a held buffer: the release is owed */
+};
+
+struct neap_rdma_request_list {
+	struct neap_rdma_request *first, *last;
+	uint32_t count;
+};
+
+/* 64 bytes. `request` NULL: a rail's probe. */
+struct neap_rdma_piece {
+	struct neap_rdma_piece *next, *previous;
+	struct neap_rdma_request *request;
+	struct neap_rdma_rail *rail; /* NULL: in `again` */
+	uint64_t offset;
+	uint32_t length, rkey;
+	uint8_t status; /* of its completion; NEAP_WC_SUCCESS: none has come */
+	uint8_t tries, flushes;
+	uint8_t local, remote; /* the path it was posted on last */
+	bool write, posted;
+};
+
+struct neap_rdma_piece_list {
+	struct neap_rdma_piece *first, *last;
+	uint32_t count;
+};
+
+struct neap_rdma_rail {
+	struct neap_machine machine;
+	struct neap_timer timer;
+	struct neap_rdma_endpoint_user user;
+	struct neap_rdma_peer *peer;
+	struct neap_rdma_rail *next; /* of the peer */
+	struct neap_rdma_queue *queue;
+	struct neap_reap reap;
+	uint8_t local, remote; /* indices, as in neap_path; remote may change with the descriptor */
+	bool open;             /* pieces may be posted, as far as there is room */
+	bool doubt;            /* it has failed since it was last proven */
+	bool paused;           /* not to be chosen now */
+	bool stale;            /* the descriptor no longer has this device: to be ended */
+	uint8_t failures;      /* in a row */
+	uint8_t cause;         /* of the latest */
+	uint8_t trouble;       /* enum neap_verbs_status that broke it first; NEAP_WC_SUCCESS: none yet */
+	uint64_t pause_ns;
+	struct neap_rdma_piece_list pieces;
+	char nic[NEAP_TOPOLOGY_NAME_SIZE]; /* the peer's device */
+};
+
+/* Sends on their way to one endpoint: handed over together. */
+struct neap_rdma_gather {
+	struct neap_rdma_rail *rail;
+	uint32_t count;
+	struct neap_verbs_send sends[NEAP_RDMA_GATHER];
+	struct neap_rdma_piece *pieces[NEAP_RDMA_GATHER];
+};
+
+/* The registered range, and the peer's buffer, that the last piece was in. */
+struct neap_rdma_hot {
+	uint64_t version, from, to;
+	uint64_t until;      /* the side is right for addresses from `from` to here */
+	struct neap_path_side side;
+	uint64_t memory_id;  /* ours */
+	uint32_t buffer;     /* the peer's: index in its descriptor */
+};
+
+struct neap_rdma_peer {
+	struct neap_machine machine;
+	struct neap_timer timer;
+	struct neap_rdma_initiator *initiator;
+	struct neap_segment *segment;
+	struct neap_ready ready;
+	struct neap_reap reap;
+	struct neap_segment_waiter fresh, range; /* REFRESHING; for the unsure and the refused */
+	bool fresh_waiting, range_waiting, recheck;
+
+	struct neap_rdma_request_list unsure, queued, cut;
+	struct neap_rdma_request_list draining; /* stopped ones that still have pieces, by drain_ns */
+	struct neap_timer drain;
+	struct neap_rdma_piece_list again;
+	uint32_t pending; /* requests that are not told */
+	uint32_t holding; /* requests, told ones included */
+	uint32_t pieces;
+
+	struct neap_rdma_rail *rails;
+	uint32_t rail_count;
+	uint64_t remote_bytes[NEAP_DEVICES_MAX]; /* under way to each device of the peer */
+
+	struct neap_snapshot *seen;
+	uint64_t seen_refreshed;
+	uint8_t instance[16];
+	bool is_neap;
+	struct neap_rdma_hot here, there;
+	uint32_t *by_address; /* indices of the descriptor's buffers by address; NULL: they are few */
+	uint32_t by_address_count;
+
+	bool resume; /* all rails are tried again at once */
+	bool doomed; /* the peer was given up: what it had is told so, some a turn */
+	bool leaving;
+	uint8_t leave_cause, doom_cause;
+	void (*forgotten)(void *user, struct neap_segment *segment);
+	void *forgotten_user;
+
+	uint32_t failures; /* rounds in a row in which no rail could be had */
+	uint64_t outage_ns;
+	uint8_t trouble_cause;
+	int16_t trouble_errno;
+	char trouble[NEAP_RDMA_WHY_SIZE];
+};
+
+struct neap_rdma_initiator {
+	struct neap_rdma_ground ground;
+	struct neap_reactor *reactor;
+	const struct neap_verbs *verbs;
+	struct neap_reactor_class *peer_class, *rail_class;
+	struct neap_pool peers, rails, requests, pieces;
+	struct neap_rdma_queue *queue_of[NEAP_DEVICES_MAX]; /* by the topology's index; NULL: none */
+	uint64_t device_bytes[NEAP_DEVICES_MAX];            /* under way through each device of ours */
+	struct neap_rdma_gather gathers[NEAP_RDMA_GATHERS];
+	uint64_t version; /* raised when a device of ours comes or goes */
+	struct neap_rdma_initiator_stats stats;
+	struct neap_ready ready;
+	bool closing;
+	void (*closed)(void *user);
+	void *closed_user;
+};
+
+static inline const struct neap_engine_options *neap_rdma_options_of(const struct neap_rdma_peer *peer)
+{
+	return peer->initiator->ground.view->options;
+}
+static inline const struct neap_descriptor *neap_rdma_descriptor(const struct neap_rdma_peer *peer)
+{
+	return peer->segment->snapshot->descriptor;
+}
+
+/* peer.c */
+extern const struct neap_machine_kind neap_rdma_peer_kind;
+void neap_rdma_peer_begin(struct neap_rdma_peer *peer, struct neap_rdma_initiator *initiator, struct neap_segment *segment);
+void neap_rdma_peer_wake(struct neap_rdma_peer *peer);
+void neap_rdma_peer_leave(struct neap_rdma_peer *peer, enum neap_cause cause);
+/* A rail brought nothing: what is said when no other does. */
+void neap_rdma_peer_trouble(struct neap_rdma_peer *peer, enum neap_cause cause, const char *why);
+
+/* peer_descriptor.c: what the peer's descriptor and our memory say */
+void neap_rdma_peer_look(struct neap_rdma_peer *peer);
+bool neap_rdma_peer_is_as_seen(const struct neap_rdma_peer *peer);
+void neap_rdma_peer_forget_buffers(struct neap_rdma_peer *peer);
+/* The ends for an address: NULL when it is in none. */
+const struct neap_rdma_hot *neap_rdma_peer_here(struct neap_rdma_peer *peer, uint64_t address);
+const struct neap_rdma_hot *neap_rdma_peer_there(struct neap_rdma_peer *peer, uint64_t address);
+bool neap_rdma_peer_covers(struct neap_rdma_peer *peer, uint64_t address, uint64_t length);
+void neap_rdma_peer_look_at_unsure(struct neap_rdma_peer *peer);
+void neap_rdma_peer_ask_for_ranges(struct neap_rdma_peer *peer);
+
+/* feed.c: cutting, choosing paths, posting */
+void neap_rdma_peer_feed(struct neap_rdma_peer *peer);
+
+/* request.c: places and ends */
+void neap_rdma_request_begin(struct neap_rdma_peer *peer, struct neap_slice *slice);
+void neap_rdma_request_put(struct neap_rdma_peer *peer, struct neap_rdma_request *request, enum neap_rdma_place place);
+/* No more of it is cut or repeated; it ends when its last piece has settled, and the user is told within drain_timeout_ms. */
+void neap_rdma_request_stop(struct neap_rdma_peer *peer, struct neap_rdma_request *request, enum neap_status status, enum neap_cause cause,
+                            int system_errno);
+/* Ends it when there is nothing left of it. */
+void neap_rdma_request_rest(struct neap_rdma_peer *peer, struct neap_rdma_request *request);
+void neap_rdma_peer_drain_due(struct neap_timer *timer, void *user);
+
+/* piece.c: what becomes of pieces */
+struct neap_rdma_piece *neap_rdma_piece_take(struct neap_rdma_peer *peer, struct neap_rdma_request *request, uint64_t offset, uint32_t length);
+void neap_rdma_piece_append(struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece);
+void neap_rdma_piece_unlink(struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece);
+void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_verbs_completion *completion);
+/* The rail's endpoint is gone: what was under way on it is repeated, or ends. */
+void neap_rdma_pieces_settle(struct neap_rdma_rail *rail, bool fenced);
+void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
+
+/* rail.c */
+extern const struct neap_machine_kind neap_rdma_rail_kind;
+/* NULL: none yet, and none can be made now. */
+struct neap_rdma_rail *neap_rdma_rail_of(const struct neap_rdma_peer *peer, struct neap_path path);
+struct neap_rdma_rail *neap_rdma_rail_make(struct neap_rdma_peer *peer, struct neap_path path);
+void neap_rdma_rail_want(struct neap_rdma_rail *rail);
+bool neap_rdma_rail_is_trying(const struct neap_rdma_rail *rail); /* opening, probing, open or leaving */
+void neap_rdma_rail_resume(struct neap_rdma_rail *rail);
+/* Nothing is under way on it: it goes, now or when its endpoint has. False: something is. */
+bool neap_rdma_rail_end(struct neap_rdma_rail *rail);
+/* The first failure of a piece on it decides why it is left. */
+void neap_rdma_rail_broken(struct neap_rdma_rail *rail, enum neap_verbs_status status);
+
+#endif

@@ -1,0 +1,166 @@
+/* Pieces: what a completion, or the end of their endpoint, makes of them (te spec 5.7). */
+#include "transports/rdma/peer.h"
+#include "transports/rdma/rail_fsm.h"
+
+struct neap_rdma_piece *neap_rdma_piece_take(struct neap_rdma_peer *peer, struct neap_rdma_request *request, uint64_t offset, uint32_t length)
+{
+	struct neap_rdma_piece *piece = neap_pool_take(&peer->initiator->pieces);
+	if (!piece)
+		return NULL;
+	*piece = (struct neap_rdma_piece){.request = request, .offset = offset, .length = length};
+	peer->pieces++;
+	if (request) {
+		request->pieces++;
+		piece->write = request->slice->opcode == NEAP_WRITE;
+	}
+	return piece;
+}
+
+void neap_rdma_piece_append(struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece)
+{
+	piece->next = NULL;
+	piece->previous = list->last;
+	*(list->last ? &list->last->next : &list->first) = piece;
+	list->last = piece;
+	list->count++;
+}
+
+void neap_rdma_piece_unlink(struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece)
+{
+	*(piece->previous ? &piece->previous->next : &list->first) = piece->next;
+	*(piece->next ? &piece->next->previous : &list->last) = piece->previous;
+	piece->next = piece->previous = NULL;
+	list->count--;
+}
+
+static void free_piece(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
+{
+	peer->pieces--;
+	neap_pool_give(&peer->initiator->pieces, piece);
+}
+
+void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
+{
+	struct neap_rdma_request *request = piece->request;
+	free_piece(peer, piece);
+	if (!request)
+		return;
+	request->pieces--;
+	neap_rdma_request_rest(peer, request);
+}
+
+/* --- completions --------------------------------------------------------------------------------------------------------------- */
+
+static void off_the_device(struct neap_rdma_rail *rail, const struct neap_rdma_piece *piece)
+{
+	rail->peer->initiator->device_bytes[rail->local] -= piece->length;
+	rail->peer->remote_bytes[rail->remote] -= piece->length;
+}
+
+/* The bytes are there. */
+static void succeeded(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece)
+{
+	struct neap_rdma_peer *peer = rail->peer;
+	neap_rdma_piece_unlink(&rail->pieces, piece);
+	off_the_device(rail, piece);
+	rail->failures = 0;
+	peer->failures = 0;
+	peer->outage_ns = 0;
+	if (!piece->request) {
+		free_piece(peer, piece);
+		neap_step(&rail->machine, rdma_rail_on_PROVEN, 0);
+		return;
+	}
+	piece->request->done += piece->length;
+	neap_rdma_piece_drop(peer, piece);
+}
+
+void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_verbs_completion *completion)
+{
+	struct neap_rdma_rail *rail = piece->rail;
+	struct neap_rdma_endpoint *endpoint = rail->user.endpoint;
+	if (completion->status == NEAP_WC_SUCCESS) {
+		uint32_t length = piece->length;
+		succeeded(rail, piece);
+		neap_rdma_endpoint_completed(endpoint, completion->qp_number, length);
+		return;
+	}
+	/* It stays on the rail until the endpoint is gone. */
+	piece->status = (uint8_t)completion->status;
+	neap_rdma_rail_broken(rail, completion->status);
+	neap_rdma_endpoint_completed(endpoint, completion->qp_number, piece->length);
+}
+
+/* --- after the end of the endpoint --------------------------------------------------------------------------------------------------- */
+
+/* The peer's NIC has answered no: the operation is over, and nothing behind it was begun. */
+static bool was_refused(enum neap_verbs_status status)
+{
+	return status == NEAP_WC_REMOTE_ACCESS || status == NEAP_WC_REMOTE_INVALID_REQUEST || status == NEAP_WC_REMOTE_OPERATION;
+}
+
+static enum neap_cause cause_of(const struct neap_rdma_rail *rail, const struct neap_rdma_piece *piece)
+{
+	if (piece->status == NEAP_WC_REMOTE_ACCESS)
+		return NEAP_CAUSE_REFUSED_BY_PEER;
+	if (piece->status == NEAP_WC_LOCAL_PROTECTION)
+		return NEAP_CAUSE_LOCAL_MEMORY;
+	if (was_refused(piece->status))
+		return NEAP_CAUSE_PROTOCOL;
+	return rail->cause ? rail->cause : NEAP_CAUSE_NO_PROGRESS;
+}
+
+/* It costs one of its tries, unless it was only behind another that failed. */
+static bool may_be_repeated(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
+{
+	struct neap_rdma_request *request = piece->request;
+	if (piece->status == NEAP_WC_REMOTE_ACCESS) {
+		if (++request->refusals >= NEAP_RDMA_REFUSALS_MAX)
+			return false;
+		request->checked = false; /* keys may be other ones by now */
+		peer->seen_refreshed = 0;
+	}
+	if (piece->status == NEAP_WC_FLUSHED && piece->flushes < NEAP_RDMA_FLUSHES_MAX) {
+		piece->flushes++;
+		return true;
+	}
+	return ++piece->tries < peer->initiator->ground.options.tries_max;
+}
+
+/* One piece that had not succeeded when its endpoint ended. */
+static void settle(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece, bool fenced)
+{
+	struct neap_rdma_peer *peer = rail->peer;
+	struct neap_rdma_request *request = piece->request;
+	bool quiet = !piece->write || fenced || was_refused(piece->status);
+	request->unsure = true;
+	request->may_land |= !quiet;
+	if (!request->stopped && !quiet && peer->is_neap)
+		neap_rdma_request_stop(peer, request, NEAP_TIMEOUT, cause_of(rail, piece), 0);
+	else if (!request->stopped && !may_be_repeated(peer, piece))
+		neap_rdma_request_stop(peer, request, NEAP_FAILED, cause_of(rail, piece), 0);
+	if (request->stopped) {
+		neap_rdma_piece_drop(peer, piece);
+		return;
+	}
+	piece->rail = NULL;
+	piece->status = NEAP_WC_SUCCESS;
+	neap_rdma_piece_append(&peer->again, piece);
+	peer->initiator->stats.pieces_repeated++;
+	peer->initiator->ground.view->stats->requests_repeated++;
+	request->slice->attempts = (uint8_t)(request->slice->attempts + (request->slice->attempts < UINT8_MAX));
+}
+
+void neap_rdma_pieces_settle(struct neap_rdma_rail *rail, bool fenced)
+{
+	struct neap_rdma_piece *piece;
+	while ((piece = rail->pieces.first)) {
+		neap_rdma_piece_unlink(&rail->pieces, piece);
+		off_the_device(rail, piece);
+		if (piece->request)
+			settle(rail, piece, fenced);
+		else
+			free_piece(rail->peer, piece);
+	}
+	neap_rdma_peer_wake(rail->peer);
+}

@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "transports/rdma/rail_fsm.h"
