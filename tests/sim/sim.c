@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* --- chance: xoshiro256**, seeded by splitmix64 ------------------------------------------------------------------------- */
 
@@ -184,6 +183,7 @@ void sim_destroy(struct sim *sim)
 		free(sim->nodes[i]);
 	}
 	sim_net_destroy(sim);
+	sim_memory_end(sim);
 	free(sim->heap);
 	free(sim);
 }
@@ -230,24 +230,9 @@ static void node_fill(void *user, void *bytes, size_t length)
 	}
 }
 
-/* Engines make large pools and a run touches little of them: clearing them would cost more than the run. Not where every access is
- * checked, for which the memory must come from malloc. */
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-#define LARGE_BYTES SIZE_MAX
-#else
+/* What is large, so what may be registered, lies where the run decides. Engines make large pools and a run touches little of them: clearing
+ * them would cost more than the run, and pages come cleared. */
 #define LARGE_BYTES ((size_t)64 << 10)
-#endif
-
-static void *zeroed(size_t bytes)
-{
-	if (bytes < LARGE_BYTES)
-		return calloc(1, bytes);
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	return memory == MAP_FAILED ? NULL : memory;
-}
 
 static void *node_allocate(void *user, size_t bytes)
 {
@@ -255,7 +240,7 @@ static void *node_allocate(void *user, size_t bytes)
 	if (node->allocations++ == node->fail_allocation_at)
 		return NULL;
 	node->bytes_allocated += bytes;
-	return zeroed(bytes);
+	return bytes < LARGE_BYTES ? calloc(1, bytes) : sim_memory_take(node->sim, bytes);
 }
 
 static void node_release(void *user, void *memory, size_t bytes)
@@ -267,7 +252,7 @@ static void node_release(void *user, void *memory, size_t bytes)
 	if (bytes < LARGE_BYTES)
 		free(memory);
 	else
-		munmap(memory, bytes);
+		sim_memory_return(memory, bytes);
 }
 
 static void node_changed(void *user)

@@ -61,6 +61,7 @@ struct sim {
 	bool severed[SIM_NODES_MAX][SIM_NODES_MAX]; /* by host number: nothing passes from row to column */
 	uint64_t hash, events_run;
 	uint64_t connections, cuts, short_ios;
+	uint64_t memory_used; /* bytes of address space, since the run began */
 	struct sim_connection *connections_list;
 	int32_t drift_ppm;       /* of the clocks of nodes to come: how much faster than the world's they run */
 	uint64_t fail_create_at; /* the allocation of sim_node_create that fails; UINT64_MAX: none */
@@ -125,6 +126,11 @@ void sim_run_for(struct sim *sim, uint64_t ns);
 void sim_fold(struct sim *sim, uint64_t value);
 /* The node has something to do: schedules a turn. */
 void sim_node_wake(struct sim_node *node);
+
+/* memory.c: zeroed pages, given back when the simulation is destroyed if not before. For all that may be registered, and all that is large. */
+void *sim_memory_take(struct sim *sim, size_t bytes);
+void sim_memory_return(void *memory, size_t bytes);
+void sim_memory_end(struct sim *sim);
 
 /* net.c */
 void sim_net_init(struct sim_node *node);

@@ -64,6 +64,11 @@ void st_master_finish(struct st_world *world, struct st_master *master)
 
 /* --- clients ------------------------------------------------------------------------------------------------------------------ */
 
+static size_t memory_bytes(const struct st_world *world)
+{
+	return ST_SLOTS * (size_t)world->slot_bytes;
+}
+
 static int start_engine(struct st_client *client)
 {
 	char address[32], why[256];
@@ -73,7 +78,7 @@ static int start_engine(struct st_client *client)
 		.sessions_max = 64, .regions_max = 64, .grants_max = 1024, .handshake_sessions_max = 32, .connect_timeout_ms = 500,
 		.handshake_timeout_ms = 500, .progress_timeout_ms = 1500, .drain_timeout_ms = 200};
 	int error = neap_engine_create(&client->engine, client->node->reactor, &options, why, sizeof why);
-	struct neap_memory memory = {.address = client->memory, .length = ST_SLOTS * (size_t)client->world->slot_bytes, .location = "cpu:0",
+	struct neap_memory memory = {.address = client->memory, .length = memory_bytes(client->world), .location = "cpu:0",
 	                             .access = NEAP_GRANT_ONLY};
 	return error ? error : neap_memory_register(client->engine, &memory, 1, NULL, why, sizeof why);
 }
@@ -138,7 +143,7 @@ void st_client_finish(struct st_client *client)
 	st_slots_check(client); /* also what came while it closed */
 	if (left)
 		st_violation(world, "client %u.%u leaves %zu bytes", client->index, client->incarnation, left);
-	free(client->memory);
+	sim_memory_return(client->memory, memory_bytes(world));
 	client->memory = NULL;
 	client->node = NULL;
 }
@@ -162,9 +167,7 @@ bool st_client_start(struct st_world *world, uint32_t index)
 	world->sim->drift_ppm = 0;
 	if (!client->node)
 		return false;
-	client->memory = aligned_alloc(4096, (ST_SLOTS * (size_t)world->slot_bytes + 4095) / 4096 * 4096);
-	if (!client->memory)
-		abort();
+	client->memory = sim_memory_take(world->sim, memory_bytes(world));
 	for (uint32_t slot = 0; slot < ST_SLOTS; slot++)
 		st_slot_return(client, slot);
 	int error = start_engine(client);

@@ -141,7 +141,6 @@ struct te_world {
 	struct te_call calls[CALLS_MAX];
 	uint32_t used_operations, issued, batch_serial, note_count;
 	uint64_t slot_version;
-	uint32_t arenas;
 	bool faults, issuing, remote_only, closing, logs;
 };
 
@@ -162,8 +161,6 @@ void te_log_event(const struct te_world *world, const char *format, ...) NEAP_PR
 bool te_sabotage(struct te_world *world, enum te_sabotage sabotage);
 
 /* --- te_node.c */
-unsigned char *te_arena(struct te_world *world);
-void te_arenas_free(struct te_world *world);
 bool te_node_start(struct te_node *node);
 bool te_node_awake(const struct te_node *node, uint32_t core);
 /* Takes it out of the world at once, or lets it run out; both end in a grave. */

@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#define ARENA_BASE UINT64_C(0x200000000000)
 #define ARENA_BYTES (UINT64_C(16) << 20)
 #define VISITS_AT (UINT64_C(4) << 20)
 #define LOANS_AT (UINT64_C(5) << 20)
@@ -16,22 +14,6 @@
 #define LEAVE_LIMIT_NS (2000 * MS)
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
-
-/* Addresses are the same in every run of a seed: they go into descriptors and so into the trace. */
-unsigned char *te_arena(struct te_world *world)
-{
-	void *at = (void *)(uintptr_t)(ARENA_BASE + world->arenas++ * ARENA_BYTES);
-	void *memory = mmap(at, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0);
-	if (memory != at)
-		abort();
-	return memory;
-}
-
-void te_arenas_free(struct te_world *world)
-{
-	for (uint32_t i = 0; i < world->arenas; i++)
-		munmap((void *)(uintptr_t)(ARENA_BASE + i * ARENA_BYTES), ARENA_BYTES);
-}
 
 static void piece_begin(struct te_piece *piece, unsigned char *memory, uint32_t bytes)
 {
@@ -51,7 +33,7 @@ static void memory_begin(struct te_node *node)
 	const struct te_options *options = &node->world->options;
 	uint32_t blocks = options->nodes * options->blocks_per_stripe;
 	uint32_t slot_bytes = options->block_bytes < SLOT_BYTES_MAX ? options->block_bytes : SLOT_BYTES_MAX;
-	node->memory = node->arena = te_arena(node->world);
+	node->memory = node->arena = sim_memory_take(node->world->sim, ARENA_BYTES);
 	node->memory_bytes = (uint64_t)blocks * options->block_bytes + 2 * GUARD_BYTES;
 	te_fill(node->memory, node->memory_bytes, (uint64_t)node->index << 32 | node->incarnation);
 	node->blocks = calloc(blocks, sizeof(*node->blocks));

@@ -228,7 +228,6 @@ static void free_world(struct te_world *world)
 		te_node_free(world->graves[i]);
 		free(world->graves[i]);
 	}
-	te_arenas_free(world);
 	sim_destroy(world->sim);
 	free(world);
 }

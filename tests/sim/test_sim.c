@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -420,6 +421,23 @@ START_TEST(a_seed_decides_a_run_of_stores)
 }
 END_TEST
 
+/* In one run the system's allocator answers from mappings, which grow downwards, in the other from its heap, which lies below them: what is
+ * allocated first is above the rest, then below. That decides whether an index of addresses is copied or added to, and must come from the seed. */
+START_TEST(a_seed_decides_where_memory_of_stores_lies)
+{
+	static struct st_result mapped, heap;
+	struct st_options options;
+	st_options_from_seed(3, &options);
+	options.value_bytes = 160 << 10; /* a client's buffers are larger than a hole that is left in the heap */
+	ck_assert_int_eq(mallopt(M_MMAP_THRESHOLD, 4096), 1);
+	st_run(3, &options, &mapped);
+	ck_assert_int_eq(mallopt(M_MMAP_THRESHOLD, 32 << 20), 1);
+	st_run(3, &options, &heap);
+	ck_assert_msg(heap.ok && mapped.ok, "%s%s", heap.what, mapped.what);
+	ck_assert_uint_eq(heap.hash, mapped.hash);
+}
+END_TEST
+
 START_TEST(a_checker_of_stores_can_fail)
 {
 	uint32_t occasions = 0;
@@ -499,6 +517,7 @@ int main(void)
 	tcase_add_test(runs, a_seed_decides_a_run);
 	tcase_add_loop_test(runs, a_checker_can_fail, TE_SABOTAGE_NONE + 1, TE_SABOTAGE_COUNT);
 	tcase_add_test(runs, a_seed_decides_a_run_of_stores);
+	tcase_add_test(runs, a_seed_decides_where_memory_of_stores_lies);
 	tcase_add_loop_test(runs, a_checker_of_stores_can_fail, ST_SABOTAGE_NONE + 1, ST_SABOTAGE_COUNT);
 	tcase_add_test(runs, a_seed_decides_a_run_over_metadata);
 	tcase_add_loop_test(runs, a_checker_of_metadata_can_fail, MD_SABOTAGE_NONE + 1, MD_SABOTAGE_COUNT);
