@@ -39,6 +39,17 @@ struct neap_turn {
 	uint8_t longest_event;
 };
 
+/* A look at what has come, from a moment on. It is done when all that was there at that moment has had its turn, however much comes
+ * meanwhile: timers that were due by then may fire. Until then they are held back, because what they wait for may be there. */
+struct neap_look {
+	uint64_t begun_ns;
+	uint32_t messages;    /* how far the mailbox was filled */
+	uint32_t ready_round; /* ready sources that were queued have an earlier one */
+	uint32_t descriptors; /* that may have been ready and were not served */
+	bool fresh;           /* the batch was taken from the kernel since */
+	bool held;            /* timers are due before it is done: it goes on in the next turn */
+};
+
 struct neap_reactor {
 	/* who and when */
 	const void *owner; /* thread pointer */
@@ -50,6 +61,7 @@ struct neap_reactor {
 	uint64_t now_ns;           /* never goes back */
 	_Atomic uint64_t turn_counter;
 	struct neap_turn turn;
+	struct neap_look look;
 	uint32_t first_source;     /* rotates while the budget ends turns early, so that no source starves */
 
 	/* waking */

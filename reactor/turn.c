@@ -5,7 +5,6 @@
 #define EVENTS_MAX 256u
 #define TURN_NS 2000000u
 #define POLLED_MAX 32u
-#define READY_ROUNDS 2u
 #define DISPATCHED_MAX 4096u /* machine events after one piece of work; more than that is a loop of machines, cut into turns */
 #define TIMERS_TOUCHED_MAX 4096u /* by one turn, due ones and those that only move down a level */
 #define LOG_INTERVAL_NS 1000000000u
@@ -78,6 +77,44 @@ static void report_long_turn(struct neap_reactor *reactor, uint64_t took_ns)
 		         (unsigned long long)(turn->longest_ns / 1000), turn->longest_what);
 }
 
+/* --- the look that timers wait for */
+
+static void look_begin(struct neap_reactor *reactor)
+{
+	reactor->look = (struct neap_look){
+		.begun_ns = reactor->now_ns,
+		.messages = atomic_load_explicit(&reactor->mailbox.tail, memory_order_relaxed),
+		.ready_round = ++reactor->ready_round,
+		.descriptors = reactor->watch_used,
+	};
+}
+
+static bool timers_due(const struct neap_reactor *reactor)
+{
+	return neap_wheel_due(&reactor->wheel, reactor->now_ns);
+}
+
+/* A flood ends neither: only what there was at the begin is counted. Pollers have no say: they are asked in each turn, and what they still
+ * have cannot be counted. */
+static bool look_done(const struct neap_reactor *reactor)
+{
+	const struct neap_look *look = &reactor->look;
+	const struct neap_mailbox *mailbox = &reactor->mailbox;
+	return look->descriptors == 0 && (!reactor->ready || (int32_t)(reactor->ready->round - look->ready_round) >= 0) &&
+	       (neap_mailbox_empty(mailbox) || (int32_t)(mailbox->head - look->messages) >= 0);
+}
+
+/* Up to when timers may fire. Those of an earlier look may go on while the next one is under way. */
+static uint64_t timers_until(struct neap_reactor *reactor)
+{
+	struct neap_look *look = &reactor->look;
+	bool done = look_done(reactor);
+	look->held = !done && timers_due(reactor);
+	if (look->held)
+		return reactor->wheel.turn_ns;
+	return done ? look->begun_ns : reactor->now_ns; /* the latter: none is due */
+}
+
 /* --- the sources */
 
 static void run_mailbox(struct neap_reactor *reactor)
@@ -111,7 +148,8 @@ static void run_pollers(struct neap_reactor *reactor)
 static void run_timers(struct neap_reactor *reactor)
 {
 	uint32_t work = TIMERS_TOUCHED_MAX;
-	/* What is left over shows in neap_wheel_pending. */
+	neap_wheel_turn(&reactor->wheel, timers_until(reactor));
+	/* What is left over shows in timers_due. */
 	while (reactor->turn.left > 0) {
 		struct neap_timer *timer = neap_wheel_take(&reactor->wheel, &work);
 		if (!timer)
@@ -135,29 +173,35 @@ static void run_queued(struct neap_reactor *reactor)
 	}
 }
 
-/* What they queue runs in the same turn, so that an answer, its callback, and the request that the callback makes cost the host one
- * call. Not more often: what always queues itself again waits for the next turn. Nobody runs again after its end: the dead are
+/* Twice a turn: what they queue runs in the same turn, so that an answer, its callback, and the request that the callback makes cost the
+ * host one call. Not more often: what always queues itself again waits for the next turn. Nobody runs again after its end: the dead are
  * reaped in between. */
 static void run_ready(struct neap_reactor *reactor)
 {
-	for (unsigned round = 0; round < READY_ROUNDS && reactor->ready && may_go_on(reactor); round++) {
-		if (reactor->reaps)
-			neap_reap_now(reactor);
-		run_queued(reactor);
-	}
+	if (!reactor->ready || !may_go_on(reactor))
+		return;
+	if (reactor->reaps)
+		neap_reap_now(reactor);
+	run_queued(reactor);
 }
 
-static void run_watches(struct neap_reactor *reactor)
+static void take_batch(struct neap_reactor *reactor)
 {
 	if (reactor->batch_at == reactor->batch_count && !reactor->batch_given) {
-		if (reactor->simulated || !may_go_on(reactor))
+		if (!may_go_on(reactor))
 			return;
 		int count = epoll_wait(reactor->epoll_fd, reactor->batch, NEAP_BATCH_MAX, 0);
 		reactor->stats.system_calls++;
 		reactor->batch_at = 0;
 		reactor->batch_count = count > 0 ? (uint32_t)count : 0; /* interrupted: no event */
+		reactor->look.fresh = true;
 	}
 	reactor->batch_given = false;
+}
+
+static void serve_batch(struct neap_reactor *reactor)
+{
+	struct neap_look *look = &reactor->look;
 	while (reactor->batch_at < reactor->batch_count && may_go_on(reactor)) {
 		const struct epoll_event *event = &reactor->batch[reactor->batch_at++];
 		if (event->data.u64 >> 32 == 0) {
@@ -165,8 +209,22 @@ static void run_watches(struct neap_reactor *reactor)
 			continue;
 		}
 		neap_watch_dispatch(reactor, event);
+		look->descriptors -= look->descriptors > 0; /* the kernel has all others before it has this one again */
 		account(reactor, "a descriptor's handler", 1);
 	}
+	if (reactor->batch_at == reactor->batch_count && reactor->batch_count < NEAP_BATCH_MAX && look->fresh)
+		look->descriptors = 0;
+}
+
+/* One batch a turn. More when timers wait for what the kernel may have beyond it. */
+static void run_watches(struct neap_reactor *reactor)
+{
+	if (reactor->simulated)
+		return;
+	do {
+		take_batch(reactor);
+		serve_batch(reactor);
+	} while (reactor->look.descriptors > 0 && reactor->turn.left > 0 && timers_due(reactor));
 	/* The kernel may have more than fitted. */
 	if (reactor->batch_count == NEAP_BATCH_MAX)
 		reactor->turn.exhausted = true;
@@ -174,8 +232,9 @@ static void run_watches(struct neap_reactor *reactor)
 
 static void run_sources(struct neap_reactor *reactor)
 {
-	/* Ready sources last: most are made ready by what came before, and so run in the same turn. */
-	static void (*const sources[])(struct neap_reactor *) = {run_mailbox, run_pollers, run_timers, run_watches, run_ready};
+	/* Timers after all by which an answer can come: to a host that was away, what waited meanwhile is there, not late. Ready sources before
+	 * them and behind: most are made ready by what came before, and so run in the same turn. */
+	static void (*const sources[])(struct neap_reactor *) = {run_mailbox, run_pollers, run_watches, run_ready, run_timers, run_ready};
 	const uint32_t count = sizeof sources / sizeof sources[0];
 	for (uint32_t i = 0; i < count; i++)
 		sources[(reactor->first_source + i) % count](reactor);
@@ -205,7 +264,7 @@ static bool work_left(struct neap_reactor *reactor)
 {
 	return reactor->turn.exhausted || reactor->batch_at < reactor->batch_count ||
 	       neap_dispatcher_pending(&reactor->dispatcher) > 0 || reactor->ready || reactor->reaps ||
-	       !neap_mailbox_empty(&reactor->mailbox) || neap_wheel_pending(&reactor->wheel);
+	       !neap_mailbox_empty(&reactor->mailbox) || timers_due(reactor);
 }
 
 /* Devices are asked to wake us, then looked at once more: what came in between would not. True: something came. */
@@ -265,7 +324,8 @@ static void begin(struct neap_reactor *reactor, uint64_t now_ns, uint64_t clock_
 	if (!turn->budget.ns_max)
 		turn->budget.ns_max = TURN_NS;
 	turn->left = turn->budget.events_max;
-	neap_wheel_turn(&reactor->wheel, reactor->now_ns);
+	if (!reactor->look.held)
+		look_begin(reactor);
 	reactor->stats.turns++;
 }
 

@@ -164,13 +164,13 @@ uint64_t neap_wheel_note_next(struct neap_wheel *wheel)
 	return next_ns;
 }
 
-bool neap_wheel_pending(const struct neap_wheel *wheel)
+bool neap_wheel_due(const struct neap_wheel *wheel, uint64_t now_ns)
 {
 	struct neap_wheel_place at;
 	uint64_t tick;
 	if (wheel->moving)
 		return true;
-	if (!first_slot(wheel, &at, &tick) || tick > neap_wheel_tick(wheel->turn_ns))
+	if (!first_slot(wheel, &at, &tick) || tick > neap_wheel_tick(now_ns))
 		return false;
-	return at.level != 0 || tick != wheel->cursor || wheel->present_least_ns <= wheel->turn_ns;
+	return at.level != 0 || tick != wheel->cursor || wheel->present_least_ns <= now_ns;
 }

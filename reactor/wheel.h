@@ -45,8 +45,8 @@ uint64_t neap_wheel_next_ns(const struct neap_wheel *wheel);
  * the earliest changes: for asking once a turn beside a million timers. */
 uint64_t neap_wheel_note_next(struct neap_wheel *wheel);
 
-/* Another turn at the same time would have something to do. Looks at no timer. */
-bool neap_wheel_pending(const struct neap_wheel *wheel);
+/* A turn at that time would have something to do. Looks at no timer. */
+bool neap_wheel_due(const struct neap_wheel *wheel, uint64_t now_ns);
 
 /* --- start and cancel: inline, they are what a busy program does all the time */
 

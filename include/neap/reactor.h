@@ -131,7 +131,8 @@ NEAP_API int neap_reactor_post(struct neap_reactor *reactor, neap_message_func *
 NEAP_API int neap_reactor_adopt(struct neap_reactor *reactor);
 
 /* Timers for applications, on the reactor's wheel. The memory is the caller's and must be zeroed before the first start. Resolution
- * 1 ms; never early. The callback may start, cancel and free the timer. */
+ * 1 ms; never early, and not before what had come by then was looked at, however late the turn: an answer that is there has been told
+ * when its deadline fires. The callback may start, cancel and free the timer. */
 struct neap_timer {
 	struct neap_timer *next, **slot; /* in the wheel; slot NULL: not started */
 	uint64_t due_ns;

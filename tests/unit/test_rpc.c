@@ -365,6 +365,21 @@ START_TEST(the_deadline_travels)
 }
 END_TEST
 
+/* The client's process stands still until long after its deadline; the reply had come before. */
+START_TEST(a_reply_that_is_there_is_not_late)
+{
+	struct rig_call call = {0};
+	rig_both();
+	rig_ask(&call, &rig_later, 1, 100);
+	rig_await_later(1);
+	sim_node_pause(rig.a, 400 * MS);
+	ck_assert_int_eq(rig_answer(0, 0), 0);
+	rig_for(500);
+	rig_expect(&call, NEAP_RPC_OK, NEAP_RPC_EXECUTED, 0, "");
+	rig_close();
+}
+END_TEST
+
 START_TEST(a_deadline_before_the_server_was_reached)
 {
 	struct rig_call call = {0};
@@ -825,6 +840,7 @@ static Suite *make_suite(void)
 	tcase_add_test(wrong, a_forgotten_lane_is_told);
 	tcase_add_test(wrong, heartbeats_have_a_connection_of_their_own);
 	tcase_add_test(time, the_deadline_travels);
+	tcase_add_test(time, a_reply_that_is_there_is_not_late);
 	tcase_add_test(time, a_deadline_before_the_server_was_reached);
 	tcase_add_test(time, an_expired_call_is_not_executed);
 	tcase_add_test(time, a_cancel_reaches_the_handler);

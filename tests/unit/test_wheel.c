@@ -139,7 +139,7 @@ static void check_next(struct world *world)
 		require(neap_wheel_next_ns(&world->wheel) == noted_ns);
 	}
 	if (world->wheel.turn_ns == world->now_ns && world->count > 0 && world->sorted[0]->due_ns <= world->now_ns)
-		require(neap_wheel_pending(&world->wheel));
+		require(neap_wheel_due(&world->wheel, world->now_ns));
 	require(world->wheel.active == world->count);
 	if (world->count == 0)
 		require(next_ns == UINT64_MAX);
