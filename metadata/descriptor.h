@@ -91,6 +91,11 @@ bool neap_descriptor_covers(const struct neap_descriptor *descriptor, uint64_t a
 bool neap_gid_parse(const char *text, uint8_t gid[16]);
 void neap_gid_format(const uint8_t gid[16], char text[48]);
 
+/* An instance or boot id: 32 lower-case hex digits. */
+#define NEAP_ID_TEXT_SIZE 33u
+bool neap_id_parse(const char *text, uint8_t id[16]);
+void neap_id_format(const uint8_t id[16], char text[NEAP_ID_TEXT_SIZE]);
+
 /* Syntax and nesting depth of a whole JSON text: 0, or NEAP_EJSON/NEAP_ELIMIT with `why`. What every decoder of outside JSON begins
  * with. */
 int neap_json_prescan(const char *text, size_t length, uint32_t depth_max, char *why, size_t why_size);

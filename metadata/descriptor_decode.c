@@ -401,24 +401,12 @@ static bool take_priority(struct decoding *decoding)
 
 /* --- the neap key ------------------------------------------------------------------------------------------------- */
 
-static bool hex_bytes(const char *text, uint8_t bytes[16])
-{
-	for (int i = 0; i < 32; i++) {
-		char c = text[i];
-		unsigned digit = c >= '0' && c <= '9' ? (unsigned)(c - '0') : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10) : 16;
-		if (digit > 15)
-			return false;
-		bytes[i / 2] = (uint8_t)(i % 2 ? bytes[i / 2] | digit : digit << 4);
-	}
-	return text[32] == '\0';
-}
-
 static bool take_id(struct neap_json *json, uint8_t id[16])
 {
 	char text[40];
 	if (!neap_json_short_string(json, text, sizeof text, NULL))
 		return false;
-	return hex_bytes(text, id) || neap_json_fail(json, NEAP_EJSON, "must be 32 lower-case hex digits");
+	return neap_id_parse(text, id) || neap_json_fail(json, NEAP_EJSON, "must be 32 lower-case hex digits");
 }
 
 static bool take_caps(struct neap_json *json, uint32_t *flags_p)

@@ -177,14 +177,10 @@ static bool put_priority(struct encoding *encoding)
 
 static void put_id(struct neap_json_writer *writer, const char *before, const uint8_t id[16])
 {
-	static const char digits[] = "0123456789abcdef";
-	char text[32];
-	for (int i = 0; i < 16; i++) {
-		text[2 * i] = digits[id[i] >> 4];
-		text[2 * i + 1] = digits[id[i] & 15];
-	}
+	char text[NEAP_ID_TEXT_SIZE];
+	neap_id_format(id, text);
 	neap_json_put_text(writer, before);
-	neap_json_put(writer, text, sizeof text);
+	neap_json_put_text(writer, text);
 }
 
 static bool put_neap(struct encoding *encoding)

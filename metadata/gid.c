@@ -1,4 +1,4 @@
-/* GIDs as text: what InfiniBand and RoCE addresses look like in descriptors and handshakes. */
+/* GIDs and ids as text: what addresses of InfiniBand and RoCE, and instances, look like in descriptors and handshakes. */
 #include "metadata/descriptor.h"
 
 static int hex_digit(char c)
@@ -37,4 +37,26 @@ void neap_gid_format(const uint8_t gid[16], char text[48])
 		text[3 * i + 1] = digits[gid[i] & 15];
 		text[3 * i + 2] = i < 15 ? ':' : '\0';
 	}
+}
+
+bool neap_id_parse(const char *text, uint8_t id[16])
+{
+	for (int i = 0; i < 32; i++) {
+		char c = text[i];
+		unsigned digit = c >= '0' && c <= '9' ? (unsigned)(c - '0') : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10) : 16;
+		if (digit > 15)
+			return false;
+		id[i / 2] = (uint8_t)(i % 2 ? id[i / 2] | digit : digit << 4);
+	}
+	return text[32] == '\0';
+}
+
+void neap_id_format(const uint8_t id[16], char text[NEAP_ID_TEXT_SIZE])
+{
+	static const char digits[] = "0123456789abcdef";
+	for (int i = 0; i < 16; i++) {
+		text[2 * i] = digits[id[i] >> 4];
+		text[2 * i + 1] = digits[id[i] & 15];
+	}
+	text[32] = '\0';
 }

@@ -52,17 +52,30 @@ int neap_notify_encode(const char *name, const char *message, char **json_p, siz
 void neap_notify_free(struct neap_notify_message *message);
 
 #define NEAP_QPS_MAX 256u
+#define NEAP_GID_TEXT_MAX 64u
+/* What Neap peers tell each other besides (the key "neap", which others ignore). */
+struct neap_connection_extra {
+	bool present;
+	bool retire;          /* asks for the end of the receiver's half of this path; answered when it is destroyed */
+	uint8_t instance[16]; /* of the sender's process */
+	uint32_t mtu_bytes, depth;
+	uint64_t epoch;       /* of the sender's endpoint on this path: a later one has a larger number */
+	uint32_t psns[NEAP_QPS_MAX]; /* with which each of its queue pairs begins to send */
+	uint32_t psn_count;
+};
 /* Type 0: what two RDMA ends tell each other of their queue pairs. */
 struct neap_connection_message {
 	char *local_nic_path, *peer_nic_path, *reply_msg, *payload; /* heap, never NULL after decode */
 	uint8_t local_gid[16];
 	bool has_gid;
+	char bad_gid[NEAP_GID_TEXT_MAX]; /* "", or what came instead of a GID, made printable: to be answered with reply_msg */
 	uint16_t local_lid;
 	uint32_t qp_nums[NEAP_QPS_MAX];
 	uint32_t qp_count;
 	bool has_ready_ack, ready_ack;
+	struct neap_connection_extra neap;
 };
-/* NEAP_EINVAL: the types are right and a value is not (gid text, lid, queue pair numbers): to be answered with reply_msg. */
+/* NEAP_EINVAL: the types are right and a value is not (lid, queue pair numbers, what is in "neap"): to be answered with reply_msg. */
 int neap_connection_decode(const char *json, size_t length, struct neap_connection_message *message_p, char *why, size_t why_size);
 int neap_connection_encode(const struct neap_connection_message *message, char **json_p, size_t *length_p);
 void neap_connection_free(struct neap_connection_message *message);
@@ -71,14 +84,18 @@ void neap_connection_free(struct neap_connection_message *message);
 
 struct neap_handshake_service;
 
+#define NEAP_HANDSHAKE_LATER 1
+
 struct neap_handshake_handlers {
 	/* The reply for a METADATA request: JSON of the local descriptor, heap (malloc), or NULL for the literal null. */
 	char *(*describe)(void *user, size_t *length_p);
 	/* A notify arrived (strings valid during the call). NEAP_EAGAIN: the queue is full, the peer is told so. */
 	int (*notify)(void *user, const char *name, const char *message);
 	/* A CONNECTION request: fill *reply (zeroed strings are "" in the reply). NULL handler: the all-empty reply of a TCP-only node.
-	 * An error gives a reply with reply_msg. */
-	int (*connection)(void *user, const struct neap_connection_message *request, struct neap_connection_message *reply);
+	 * An error gives a reply with reply_msg. NEAP_HANDSHAKE_LATER: neap_handshake_answer follows, with this ticket, after the
+	 * handler has returned. */
+	int (*connection)(void *user, uint64_t ticket, const struct neap_connection_message *request,
+	                  struct neap_connection_message *reply);
 	void *user;
 };
 
@@ -86,6 +103,7 @@ struct neap_handshake_service_options {
 	uint32_t sessions_max;       /* default 1024 */
 	uint32_t length_max;         /* default 1 MiB */
 	uint64_t request_timeout_ns; /* from accept to the whole request; default 5 s */
+	uint64_t answer_timeout_ns;  /* until a handler that said LATER has answered; default 20 s */
 	uint64_t reply_timeout_ns;   /* until the peer has taken the reply and closed; default 5 s */
 };
 
@@ -94,6 +112,9 @@ int neap_handshake_service_create(struct neap_handshake_service **service_p, str
                                   const struct neap_sockaddr *address, uint16_t port_min, uint16_t port_max,
                                   const struct neap_handshake_service_options *options,
                                   const struct neap_handshake_handlers *handlers, int *system_errno_p, char *why, size_t why_size);
+/* The answer to a CONNECTION request that was left for later; `reply` is encoded at once. NEAP_ESTALE: nobody waits for it any more (the
+ * session ran out of time or made room for others, or was answered before), which is harmless. Not from inside the handler. */
+int neap_handshake_answer(struct neap_handshake_service *service, uint64_t ticket, const struct neap_connection_message *reply);
 uint16_t neap_handshake_service_port(const struct neap_handshake_service *service);
 struct neap_handshake_service_stats {
 	uint64_t served, refused, notifies;

@@ -29,6 +29,9 @@ struct session {
 	uint8_t head[9];
 	uint8_t head_length;
 	bool newline; /* the JSON came without one */
+	bool old;     /* the request was of the old protocol */
+	bool held;    /* it is whole, and was left for later */
+	int type;
 };
 
 struct neap_handshake_service {
@@ -164,8 +167,11 @@ static int answer_connection(struct session *session, const char *json, size_t l
 	if (error == NEAP_EINVAL)
 		error = refuse_connection(session, &reply, service->why);
 	else if (!error) {
-		error = service->handlers.connection ? service->handlers.connection(service->handlers.user, &request, &reply) : NEAP_OK;
-		if (error && !(reply.reply_msg && reply.reply_msg[0]))
+		uint64_t ticket = neap_pool_handle(&service->pool, session);
+		error = service->handlers.connection ? service->handlers.connection(service->handlers.user, ticket, &request, &reply) : NEAP_OK;
+		if (error == NEAP_HANDSHAKE_LATER)
+			; /* neap_handshake_answer */
+		else if (error && !(reply.reply_msg && reply.reply_msg[0]))
 			error = refuse_connection(session, &reply, neap_error_text(error));
 		else
 			error = neap_connection_encode(&reply, &session->reply, &session->reply_length);
@@ -224,11 +230,18 @@ static void request_arrived(struct session *session)
 	bool old;
 
 	int type = neap_frame_type(&session->reader, &old, &json, &length);
+	session->type = type;
+	session->old = old;
 	service->why[0] = '\0';
 	int error = answer(session, type, json, length);
 	if (service->closing) { /* by a handler: the session is gone, and nobody waits for this answer */
 		free(session->reply);
 		session->reply = NULL;
+		return;
+	}
+	if (error == NEAP_HANDSHAKE_LATER) {
+		session->due_ns = neap_now(service->reactor) + service->options.answer_timeout_ns;
+		neap_step(&session->machine, handshake_session_on_LATER, (uint64_t)type);
 		return;
 	}
 	if (!error)
@@ -239,11 +252,27 @@ static void request_arrived(struct session *session)
 		neap_step(&session->machine, handshake_session_on_BROKEN, 0);
 		return;
 	}
-	neap_frame_reader_reset(&session->reader);
-	meter(session);
-	session->head_length = (uint8_t)neap_frame_head(session->head, type, old, session->reply_length + session->newline);
 	session->due_ns = neap_now(service->reactor) + service->options.reply_timeout_ns;
 	neap_step(&session->machine, handshake_session_on_REQUEST, (uint64_t)type);
+}
+
+int neap_handshake_answer(struct neap_handshake_service *service, uint64_t ticket, const struct neap_connection_message *reply)
+{
+	struct session *session = neap_pool_find(&service->pool, ticket);
+	if (!session || session->machine.state != handshake_session_ANSWERING || session->reply)
+		return NEAP_ESTALE;
+	service->why[0] = '\0';
+	int error = neap_connection_encode(reply, &session->reply, &session->reply_length);
+	if (!error)
+		error = check_reply(session);
+	if (error) {
+		refuse(session, service->why[0] ? service->why : neap_error_text(error));
+		return error;
+	}
+	meter(session);
+	session->due_ns = neap_now(service->reactor) + service->options.reply_timeout_ns;
+	neap_step(&session->machine, handshake_session_on_ANSWERED, 0);
+	return NEAP_OK;
 }
 
 static ssize_t read_scratch(struct session *session)
@@ -345,10 +374,25 @@ static void do_receive(struct neap_machine *machine, uint64_t argument)
 	neap_stream_want(session->stream, NEAP_READABLE);
 }
 
+/* What the request was is not needed any more; whether its sender is still there is found out with the reply. */
+static void do_hold(struct neap_machine *machine, uint64_t argument)
+{
+	struct session *session = session_of(machine);
+	(void)argument;
+	session->held = true;
+	neap_frame_reader_reset(&session->reader);
+	meter(session);
+	neap_stream_want(session->stream, 0);
+}
+
 static void do_reply(struct neap_machine *machine, uint64_t argument)
 {
 	struct session *session = session_of(machine);
 	(void)argument;
+	neap_frame_reader_reset(&session->reader);
+	meter(session);
+	session->head_length =
+		(uint8_t)neap_frame_head(session->head, session->type, session->old, session->reply_length + session->newline);
 	session->stream->ready = send_ready;
 	neap_stream_want(session->stream, 0);
 	send_ready(session->stream, 0);
@@ -384,13 +428,16 @@ static void do_give_up(struct neap_machine *machine, uint64_t argument)
 {
 	struct session *session = session_of(machine);
 	(void)argument;
-	refuse(session, session->reply ? "the reply was not taken in time" : "the request was not whole in time");
+	refuse(session, session->reply  ? "the reply was not taken in time"
+	                : session->held ? "there was no answer to it in time"
+	                                : "the request was not whole in time");
 }
 
 static neap_action_func *const actions[] = {
-	[handshake_session_do_receive] = do_receive, [handshake_session_do_reply] = do_reply,
-	[handshake_session_do_linger] = do_linger,   [handshake_session_do_close] = do_close,
-	[handshake_session_do_refuse] = do_refuse,   [handshake_session_do_give_up] = do_give_up,
+	[handshake_session_do_receive] = do_receive, [handshake_session_do_hold] = do_hold,
+	[handshake_session_do_reply] = do_reply,     [handshake_session_do_linger] = do_linger,
+	[handshake_session_do_close] = do_close,     [handshake_session_do_refuse] = do_refuse,
+	[handshake_session_do_give_up] = do_give_up,
 };
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)
@@ -421,7 +468,7 @@ static const struct neap_machine_kind kind = {
 static void make_room(struct neap_handshake_service *service)
 {
 	for (struct session *session = service->oldest; session && session != service->newest; session = session->newer)
-		if (session->machine.state == handshake_session_RECEIVING || session->machine.state == handshake_session_LINGERING) {
+		if (session->machine.state != handshake_session_IDLE && session->machine.state != handshake_session_REPLYING) {
 			refuse(session, "it was the oldest of too many");
 			return;
 		}
@@ -456,6 +503,8 @@ static void set_options(struct neap_handshake_service *service, const struct nea
 		service->options.length_max = NEAP_HANDSHAKE_LENGTH_DEFAULT;
 	if (service->options.request_timeout_ns == 0)
 		service->options.request_timeout_ns = 5 * SECOND_NS;
+	if (service->options.answer_timeout_ns == 0)
+		service->options.answer_timeout_ns = 20 * SECOND_NS;
 	if (service->options.reply_timeout_ns == 0)
 		service->options.reply_timeout_ns = 5 * SECOND_NS;
 	/* two of the longest fit in any case */

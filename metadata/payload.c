@@ -85,9 +85,10 @@ static bool take_path(struct neap_json *json, char **path_p)
 
 static bool take_gid(struct neap_json *json, struct neap_connection_message *message)
 {
-	char text[64], shown[40];
+	char text[NEAP_GID_TEXT_MAX];
 	size_t length = 0;
 	message->has_gid = false;
+	message->bad_gid[0] = '\0';
 	if (neap_json_null(json))
 		return true;
 	if (!neap_json_short_string(json, text, sizeof text, &length))
@@ -95,8 +96,10 @@ static bool take_gid(struct neap_json *json, struct neap_connection_message *mes
 	if (length == 0)
 		return true;
 	message->has_gid = length < sizeof text && neap_gid_parse(text, message->local_gid);
-	return message->has_gid || neap_json_fail(json, NEAP_EINVAL, "'%s' is not a GID (16 hex bytes joined by colons)",
-	                                          neap_json_printable(text, strlen(text), shown, sizeof shown));
+	if (!message->has_gid)
+		(void)neap_json_printable(length < sizeof text ? text : "too long", length < sizeof text ? length : 8, message->bad_gid,
+		                          sizeof message->bad_gid);
+	return true;
 }
 
 /* A number that is one but too large is answered with a refusal; the reader's own errors close the connection. */
@@ -148,6 +151,69 @@ static bool take_ready_ack(struct neap_json *json, struct neap_connection_messag
 	return neap_json_skip(json);
 }
 
+/* --- what Neap peers add */
+
+static bool take_instance(struct neap_json *json, uint8_t instance[16])
+{
+	char text[40];
+	if (!neap_json_short_string(json, text, sizeof text, NULL))
+		return false;
+	return neap_id_parse(text, instance) || neap_json_fail(json, NEAP_EINVAL, "must be 32 lower-case hex digits");
+}
+
+static bool take_u32(struct neap_json *json, uint32_t max, uint32_t *value_p)
+{
+	uint64_t value = 0;
+	if (!take_value(json, max, &value))
+		return false;
+	*value_p = (uint32_t)value;
+	return true;
+}
+
+static bool take_psns(struct neap_json *json, struct neap_connection_extra *neap)
+{
+	neap->psn_count = 0;
+	if (!neap_json_enter_array(json))
+		return false;
+	while (neap_json_next_item(json)) {
+		if (neap->psn_count == NEAP_QPS_MAX)
+			return neap_json_fail(json, NEAP_EINVAL, "more than %u sequence numbers", NEAP_QPS_MAX);
+		if (!take_u32(json, QP_NUMBER_MAX, &neap->psns[neap->psn_count++]))
+			return false;
+	}
+	return !json->error;
+}
+
+static bool take_extra(struct neap_json *json, struct neap_connection_extra *neap)
+{
+	bool ok = true, has_instance = false;
+	*neap = (struct neap_connection_extra){0};
+	if (neap_json_null(json))
+		return true;
+	if (!neap_json_enter_object(json))
+		return false;
+	while (ok && neap_json_next_key(json)) {
+		if (strcmp(json->key, "instance") == 0)
+			ok = has_instance = take_instance(json, neap->instance);
+		else if (strcmp(json->key, "mtu") == 0)
+			ok = take_u32(json, UINT32_MAX, &neap->mtu_bytes);
+		else if (strcmp(json->key, "depth") == 0)
+			ok = take_u32(json, UINT32_MAX, &neap->depth);
+		else if (strcmp(json->key, "psn") == 0)
+			ok = take_psns(json, neap);
+		else if (strcmp(json->key, "epoch") == 0)
+			ok = neap_json_u64(json, 0, UINT64_MAX, &neap->epoch);
+		else if (strcmp(json->key, "retire") == 0)
+			ok = neap_json_bool(json, &neap->retire);
+		else
+			ok = neap_json_skip(json);
+	}
+	if (json->error)
+		return false;
+	neap->present = has_instance;
+	return has_instance || neap_json_fail(json, NEAP_EINVAL, "has no instance");
+}
+
 static bool take_connection_field(struct neap_json *json, struct neap_connection_message *message)
 {
 	if (strcmp(json->key, "local_nic_path") == 0)
@@ -166,6 +232,8 @@ static bool take_connection_field(struct neap_json *json, struct neap_connection
 		return take_qps(json, message);
 	if (strcmp(json->key, "ready_ack") == 0)
 		return take_ready_ack(json, message);
+	if (strcmp(json->key, "neap") == 0)
+		return take_extra(json, &message->neap);
 	return neap_json_skip(json);
 }
 
@@ -187,12 +255,42 @@ int neap_connection_decode(const char *text, size_t length, struct neap_connecti
 	return json.error;
 }
 
+static void put_key_u64(struct neap_json_writer *writer, const char *key, uint64_t value)
+{
+	neap_json_put_text(writer, key);
+	neap_json_put_u64(writer, value);
+}
+
+static void put_numbers(struct neap_json_writer *writer, const char *key, const uint32_t *numbers, uint32_t count)
+{
+	neap_json_put_text(writer, key);
+	for (uint32_t i = 0; i < count; i++) {
+		if (i > 0)
+			neap_json_put_text(writer, ",");
+		neap_json_put_u64(writer, numbers[i]);
+	}
+	neap_json_put_text(writer, "]");
+}
+
+static void put_extra(struct neap_json_writer *writer, const struct neap_connection_extra *neap)
+{
+	char instance[NEAP_ID_TEXT_SIZE];
+	neap_id_format(neap->instance, instance);
+	put_key_u64(writer, ",\"neap\":{\"depth\":", neap->depth);
+	put_key_u64(writer, ",\"epoch\":", neap->epoch);
+	neap_json_put_text(writer, ",\"instance\":\"");
+	neap_json_put_text(writer, instance);
+	put_key_u64(writer, "\",\"mtu\":", neap->mtu_bytes);
+	put_numbers(writer, ",\"psn\":[", neap->psns, neap->psn_count);
+	neap_json_put_text(writer, neap->retire ? ",\"retire\":true}" : ",\"retire\":false}");
+}
+
 int neap_connection_encode(const struct neap_connection_message *message, char **json_p, size_t *length_p)
 {
 	struct neap_json_writer writer;
 	char gid[48] = "";
 
-	if (message->qp_count > NEAP_QPS_MAX)
+	if (message->qp_count > NEAP_QPS_MAX || message->neap.psn_count > NEAP_QPS_MAX)
 		return NEAP_EINVAL;
 	if (message->has_gid)
 		neap_gid_format(message->local_gid, gid);
@@ -203,17 +301,13 @@ int neap_connection_encode(const struct neap_connection_message *message, char *
 	neap_json_put_u64(&writer, message->local_lid);
 	neap_json_put_text(&writer, ",\"local_nic_path\":");
 	bool ok = neap_json_put_string(&writer, message->local_nic_path);
+	if (message->neap.present)
+		put_extra(&writer, &message->neap);
 	neap_json_put_text(&writer, ",\"payload\":");
 	ok = ok && neap_json_put_string(&writer, message->payload);
 	neap_json_put_text(&writer, ",\"peer_nic_path\":");
 	ok = ok && neap_json_put_string(&writer, message->peer_nic_path);
-	neap_json_put_text(&writer, ",\"qp_num\":[");
-	for (uint32_t i = 0; i < message->qp_count; i++) {
-		if (i > 0)
-			neap_json_put_text(&writer, ",");
-		neap_json_put_u64(&writer, message->qp_nums[i]);
-	}
-	neap_json_put_text(&writer, "]");
+	put_numbers(&writer, ",\"qp_num\":[", message->qp_nums, message->qp_count);
 	if (message->has_ready_ack)
 		neap_json_put_text(&writer, message->ready_ack ? ",\"ready_ack\":true" : ",\"ready_ack\":false");
 	neap_json_put_text(&writer, ",\"reply_msg\":");

@@ -26,6 +26,8 @@ static void try_connection(const char *json, size_t length)
 	check(neap_connection_decode(text, text_length, &back, why, sizeof why) == 0);
 	check(strcmp(message.payload, back.payload) == 0 && strcmp(message.local_nic_path, back.local_nic_path) == 0);
 	check(message.qp_count == back.qp_count && message.has_gid == back.has_gid && message.has_ready_ack == back.has_ready_ack);
+	check(message.neap.present == back.neap.present && message.neap.retire == back.neap.retire &&
+	      message.neap.epoch == back.neap.epoch && message.neap.psn_count == back.neap.psn_count);
 	neap_connection_free(&message);
 	neap_connection_free(&back);
 	free(text);

@@ -270,8 +270,21 @@ START_TEST(connection_rules)
 		{0, "{\"ready_ack\":1}"},
 		{NEAP_EINVAL, "{\"local_lid\":65536}"},
 		{NEAP_EINVAL, "{\"qp_num\":[16777216]}"},
-		{NEAP_EINVAL, "{\"local_gid\":\"zz\"}"},
-		{NEAP_EINVAL, "{\"local_gid\":\"::ffff:10.77.0.2\"}"},
+		{0, "{\"local_gid\":\"zz\"}"}, /* the rest of the message says what to answer */
+		{0, "{\"local_gid\":\"::ffff:10.77.0.2\"}"},
+		{0, "{\"neap\":null}"},
+		{0, "{\"neap\":{\"instance\":\"00112233445566778899aabbccddeeff\",\"later\":[1]}}"},
+		{NEAP_EINVAL, "{\"neap\":{}}"},
+		{NEAP_EINVAL, "{\"neap\":{\"instance\":\"00112233445566778899AABBCCDDEEFF\"}}"},
+		{NEAP_EINVAL, "{\"neap\":{\"instance\":\"0011\"}}"},
+		{NEAP_EINVAL, "{\"neap\":{\"psn\":[16777216]}}"},
+		{NEAP_EINVAL, "{\"neap\":{\"mtu\":4294967296}}"},
+		{NEAP_EJSON, "{\"neap\":1}"},
+		{NEAP_EJSON, "{\"neap\":[]}"},
+		{NEAP_EJSON, "{\"neap\":{\"psn\":3}}"},
+		{NEAP_EJSON, "{\"neap\":{\"epoch\":-1}}"},
+		{NEAP_EJSON, "{\"neap\":{\"retire\":1}}"},
+		{NEAP_EJSON, "{\"neap\":{\"instance\":5}}"},
 		{NEAP_EJSON, "{\"local_gid\":1}"},
 		{NEAP_EJSON, "{\"local_gid\":\"zz\",\"qp_num\":[1}"},
 		{NEAP_EJSON, "{\"qp_num\":[-1]}"},
@@ -301,6 +314,46 @@ START_TEST(connection_rules)
 }
 END_TEST
 
+static const char connection_of_neap[] =
+	"{\"local_gid\":\"\",\"local_lid\":0,\"local_nic_path\":\"\",\"neap\":{\"depth\":256,\"epoch\":18446744073709551615,"
+	"\"instance\":\"00112233445566778899aabbccddeeff\",\"mtu\":4096,\"psn\":[1,16777215],\"retire\":true},\"payload\":\"\","
+	"\"peer_nic_path\":\"\",\"qp_num\":[],\"reply_msg\":\"\"}\n";
+
+START_TEST(what_neap_peers_add)
+{
+	struct neap_connection_message message;
+	char *json;
+	size_t length;
+	ck_assert_int_eq(neap_connection_decode(connection_of_neap, strlen(connection_of_neap), &message, why, sizeof why), 0);
+	ck_assert(message.neap.present && message.neap.retire);
+	ck_assert_uint_eq(message.neap.instance[15], 0xff);
+	ck_assert_uint_eq(message.neap.mtu_bytes, 4096);
+	ck_assert_uint_eq(message.neap.depth, 256);
+	ck_assert_uint_eq(message.neap.epoch, UINT64_MAX);
+	ck_assert_uint_eq(message.neap.psn_count, 2);
+	ck_assert_uint_eq(message.neap.psns[1], 0xffffff);
+	ck_assert_int_eq(neap_connection_encode(&message, &json, &length), 0);
+	ck_assert_str_eq(json, connection_of_neap);
+	free(json);
+	message.neap.psn_count = NEAP_QPS_MAX + 1;
+	ck_assert_int_eq(neap_connection_encode(&message, &json, &length), NEAP_EINVAL);
+	neap_connection_free(&message);
+}
+END_TEST
+
+START_TEST(a_gid_that_is_none)
+{
+	static const char text[] = "{\"local_gid\":\"zz\"}", other[] = "{\"local_gid\":\"zz\",\"local_gid\":\"\"}";
+	struct neap_connection_message message;
+	ck_assert_int_eq(neap_connection_decode(text, strlen(text), &message, why, sizeof why), 0);
+	ck_assert_str_eq(message.bad_gid, "zz");
+	neap_connection_free(&message);
+	ck_assert_int_eq(neap_connection_decode(other, strlen(other), &message, why, sizeof why), 0);
+	ck_assert_str_eq(message.bad_gid, "");
+	neap_connection_free(&message);
+}
+END_TEST
+
 START_TEST(connection_limits)
 {
 	for (uint32_t count = NEAP_QPS_MAX; count <= NEAP_QPS_MAX + 1; count++) {
@@ -318,6 +371,11 @@ START_TEST(connection_limits)
 	memset(text + strlen(text), 'x', 1100);
 	strcat(text, "\"}");
 	ck_assert_int_eq(neap_connection_decode(text, strlen(text), &message, why, sizeof why), NEAP_ELIMIT);
+	char many[4096] = "{\"neap\":{\"psn\":[1";
+	for (uint32_t i = 0; i < NEAP_QPS_MAX; i++)
+		strcat(many, ",1");
+	strcat(many, "]}}");
+	ck_assert_int_eq(neap_connection_decode(many, strlen(many), &message, why, sizeof why), NEAP_EINVAL);
 }
 END_TEST
 
@@ -336,6 +394,8 @@ int main(void)
 	tcase_add_test(messages, connection_vectors);
 	tcase_add_test(messages, connection_rules);
 	tcase_add_test(messages, connection_limits);
+	tcase_add_test(messages, what_neap_peers_add);
+	tcase_add_test(messages, a_gid_that_is_none);
 	suite_add_tcase(suite, frames);
 	suite_add_tcase(suite, messages);
 	SRunner *runner = srunner_create(suite);

@@ -24,7 +24,8 @@ static struct {
 	const char *descriptor;
 	size_t descriptor_length; /* of x's when there is no text */
 	int notify_answer, connection_answer;
-	bool destroy_in_handler;
+	bool destroy_in_handler, later;
+	uint64_t ticket; /* of the last connection request */
 	const char *reply_msg;
 	char notified[64];
 	int describes, notifies, connections;
@@ -71,11 +72,14 @@ static int notify(void *user, const char *name, const char *message)
 	return rig.notify_answer;
 }
 
-static int connection(void *user, const struct neap_connection_message *request, struct neap_connection_message *reply)
+static int connection(void *user, uint64_t ticket, const struct neap_connection_message *request, struct neap_connection_message *reply)
 {
 	(void)user;
 	rig.connections++;
+	rig.ticket = ticket;
 	in_handler();
+	if (rig.later)
+		return NEAP_HANDSHAKE_LATER;
 	reply->local_nic_path = strdup(request->peer_nic_path);
 	reply->qp_nums[0] = 9;
 	reply->qp_count = 1;
@@ -250,10 +254,135 @@ START_TEST(connections)
 	ck_assert_int_eq(rig.connections, 3);
 	/* values that cannot be are answered in words, without asking the handler */
 	exchange_json(
-		NEAP_HANDSHAKE_CONNECTION, "{\"local_gid\":\"zz\"}",
+		NEAP_HANDSHAKE_CONNECTION, "{\"local_lid\":65536}",
 		"{\"local_gid\":\"\",\"local_lid\":0,\"local_nic_path\":\"\",\"payload\":\"\",\"peer_nic_path\":\"\",\"qp_num\":[],"
-		"\"reply_msg\":\"local_gid: 'zz' is not a GID (16 hex bytes joined by colons)\"}\n");
+		"\"reply_msg\":\"local_lid: is 65536, at most 65535 is possible\"}\n");
 	ck_assert_int_eq(rig.connections, 3);
+	close_rig();
+}
+END_TEST
+
+/* --- answers that come later */
+
+static bool asked(void *user)
+{
+	(void)user;
+	return rig.ticket != 0;
+}
+
+/* A request that the handler keeps. */
+static void ask(struct raw_peer *peer)
+{
+	static const char request[] = "{\"peer_nic_path\":\"p\"}";
+	char bytes[100];
+	rig.later = true;
+	rig.ticket = 0;
+	raw_connect(peer, rig.port, 0);
+	raw_send(peer, bytes, frame(bytes, NEAP_HANDSHAKE_CONNECTION, request));
+	ck_assert(drive_all_until(&rig.reactor, 1, asked, NULL, 5000));
+}
+
+static const struct neap_connection_message kept_reply = {.reply_msg = (char *)(uintptr_t)"later"};
+static const char kept_text[] = "{\"local_gid\":\"\",\"local_lid\":0,\"local_nic_path\":\"\",\"payload\":\"\",\"peer_nic_path\":\"\","
+								"\"qp_num\":[],\"reply_msg\":\"later\"}\n";
+
+START_TEST(answered_later)
+{
+	struct raw_peer peer;
+	char wanted[300];
+	open_rig(NULL, true);
+	ask(&peer);
+	drive_for(rig.reactor, 20);
+	ck_assert_uint_eq(stats().sessions, 1);
+	ck_assert_uint_eq(stats().served, 0);
+	ck_assert_int_eq(neap_handshake_answer(rig.service, rig.ticket, &kept_reply), 0);
+	ck_assert_int_eq(neap_handshake_answer(rig.service, rig.ticket, &kept_reply), NEAP_ESTALE); /* once */
+	size_t length = frame(wanted, NEAP_HANDSHAKE_CONNECTION, kept_text);
+	ck_assert(raw_await_end(rig.reactor, &peer, 5000));
+	ck_assert(peer.have == length && memcmp(peer.bytes, wanted, length) == 0);
+	raw_close(&peer);
+	await_no_sessions();
+	ck_assert_int_eq(neap_handshake_answer(rig.service, rig.ticket, &kept_reply), NEAP_ESTALE);
+	ck_assert_int_eq(neap_handshake_answer(rig.service, 0, &kept_reply), NEAP_ESTALE);
+	close_rig();
+}
+END_TEST
+
+START_TEST(never_answered)
+{
+	struct raw_peer peer;
+	open_rig(&(struct neap_handshake_service_options){.answer_timeout_ns = SHORT_NS}, true);
+	ask(&peer);
+	ck_assert(raw_await_end(rig.reactor, &peer, 5000));
+	ck_assert_uint_eq(peer.have, 0);
+	raw_close(&peer);
+	await_no_sessions();
+	ck_assert_uint_eq(stats().refused, 1);
+	ck_assert_int_eq(neap_handshake_answer(rig.service, rig.ticket, &kept_reply), NEAP_ESTALE);
+	close_rig();
+}
+END_TEST
+
+/* The peer has left meanwhile: found out when it is answered. */
+START_TEST(answered_to_nobody)
+{
+	struct raw_peer peer;
+	open_rig(NULL, true);
+	ask(&peer);
+	raw_reset(&peer);
+	drive_for(rig.reactor, 20);
+	ck_assert_uint_eq(stats().sessions, 1);
+	ck_assert_int_eq(neap_handshake_answer(rig.service, rig.ticket, &kept_reply), 0);
+	await_no_sessions();
+	close_rig();
+}
+END_TEST
+
+/* What cannot be encoded is no answer. */
+START_TEST(answered_with_nonsense)
+{
+	static const struct neap_connection_message nonsense = {.reply_msg = (char *)(uintptr_t)"\xff"};
+	struct raw_peer peer;
+	open_rig(NULL, true);
+	ask(&peer);
+	ck_assert_int_eq(neap_handshake_answer(rig.service, rig.ticket, &nonsense), NEAP_EINVAL);
+	ck_assert(raw_await_end(rig.reactor, &peer, 5000));
+	ck_assert_uint_eq(peer.have, 0);
+	raw_close(&peer);
+	await_no_sessions();
+	close_rig();
+}
+END_TEST
+
+START_TEST(destroyed_while_it_is_answered)
+{
+	struct raw_peer peer;
+	open_rig(NULL, true);
+	ask(&peer);
+	neap_handshake_service_destroy(rig.service);
+	ck_assert_int_eq(neap_handshake_answer(rig.service, rig.ticket, &kept_reply), NEAP_ESTALE);
+	rig.destroy_in_handler = true; /* it is gone */
+	raw_close(&peer);
+	close_rig();
+}
+END_TEST
+
+/* One that waits for its answer makes room as others do. */
+START_TEST(the_oldest_is_one_that_waits)
+{
+	struct raw_peer peer, other;
+	open_rig(&(struct neap_handshake_service_options){.sessions_max = 2}, true);
+	ask(&peer);
+	uint64_t ticket = rig.ticket;
+	ask(&other);
+	ck_assert(raw_await_end(rig.reactor, &peer, 5000));
+	ck_assert_int_eq(neap_handshake_answer(rig.service, ticket, &kept_reply), NEAP_ESTALE);
+	ck_assert_int_eq(neap_handshake_answer(rig.service, rig.ticket, &kept_reply), 0);
+	ck_assert(raw_await_end(rig.reactor, &other, 5000));
+	ck_assert_uint_gt(other.have, 0);
+	raw_close(&peer);
+	raw_close(&other);
+	await_no_sessions();
 	close_rig();
 }
 END_TEST
@@ -763,11 +892,17 @@ int main(void)
 {
 	Suite *suite = suite_create("handshake");
 	TCase *replies = tcase_create("replies"), *strange = tcase_create("strangers"), *many = tcase_create("many"),
-	      *life = tcase_create("life");
+	      *life = tcase_create("life"), *later = tcase_create("later");
 	tcase_add_test(replies, vectors);
 	tcase_add_test(replies, metadata);
 	tcase_add_test(replies, notify_refused);
 	tcase_add_test(replies, connections);
+	tcase_add_test(later, answered_later);
+	tcase_add_test(later, never_answered);
+	tcase_add_test(later, answered_to_nobody);
+	tcase_add_test(later, answered_with_nonsense);
+	tcase_add_test(later, destroyed_while_it_is_answered);
+	tcase_add_test(later, the_oldest_is_one_that_waits);
 	tcase_add_test(replies, every_split);
 	tcase_add_test(replies, half_close_and_extra_bytes);
 	tcase_add_test(replies, reply_deadlines);
@@ -783,8 +918,8 @@ int main(void)
 	tcase_add_test(life, destroyed_by_its_handlers);
 	tcase_add_test(life, destroyed_between_turns);
 	tcase_add_test(life, binds_and_keeps_its_port);
-	TCase *cases[] = {replies, strange, many, life};
-	for (int i = 0; i < 4; i++) {
+	TCase *cases[] = {replies, later, strange, many, life};
+	for (int i = 0; i < 5; i++) {
 		tcase_set_timeout(cases[i], 60);
 		suite_add_tcase(suite, cases[i]);
 	}
