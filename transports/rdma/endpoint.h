@@ -33,7 +33,15 @@ struct neap_rdma_endpoint_options {
 	uint8_t traffic_class, service_level; /* MC_IB_TC, MC_IB_SL */
 	uint16_t pkey_index;        /* MC_PKEY_INDEX */
 	uint8_t timeout, retry_count; /* of RTS; 0: 14, and 6: with 7 Soft-RoCE never gives up (rdma-observed 7) */
+	/* 0: 5 s, 10 s, 30 s, 10 s, 10 s. Of each handshake call; for the peer's ack; without a completion while sends are owed one; for what
+	 * is owed once the queue pairs are in ERR; after which a call to the kernel is reported as slow, again and again. */
 	uint64_t handshake_timeout_ns, ack_timeout_ns, progress_timeout_ns, drain_timeout_ns, slow_ns;
+};
+
+/* Answers a Connection request that was kept: neap_handshake_answer of the service it came by. From a turn. */
+struct neap_rdma_answers {
+	void (*answer)(void *user, uint64_t ticket, const struct neap_connection_message *reply);
+	void *user;
 };
 
 /* What happens to an endpoint, told to those who use it. */
@@ -69,11 +77,13 @@ struct neap_rdma_endpoint {
 	bool peer_is_neap;
 	bool wants_fence;               /* set by users at LEAVING: WRITEs are under way that are to be repeated */
 	bool ever_usable;
+	uint8_t peer_instance[16];      /* when it is Neap and has been heard of */
 	uint8_t cause;                  /* enum neap_cause; why it leaves */
 	char why[NEAP_RDMA_WHY_SIZE];
 	uint32_t qp_count;              /* connected ones */
 	struct neap_rdma_qp qps[NEAP_RDMA_QPS_MAX];
 	uint32_t depth;                 /* of each, agreed */
+	uint32_t mtu_bytes;             /* of the path; with Mooncake, whose MTU is not told, a guess by its own rule */
 	uint32_t owed;                  /* sends under way, of all its queue pairs */
 	uint64_t bytes;                 /* of them */
 	struct neap_rdma_endpoint_user *users;
@@ -90,34 +100,47 @@ struct neap_rdma_target {
 	uint8_t instance[16];          /* of the process the descriptor is of, when it is Neap */
 };
 
-/* `caller` makes handshake calls; `local_server` is the part of our NIC paths before '@'. All must last until `closed`. NEAP_ENOMEM. */
+/* How many jobs of theirs may be under way at once: the helper must have room for them. */
+uint32_t neap_rdma_endpoints_jobs(const struct neap_rdma_endpoint_options *options);
+
+/* `caller` makes handshake calls, `answers` answers those that came; `local_server` (copied) is the part of our NIC paths before '@'. All
+ * must last until `closed`. NEAP_ENOMEM, NEAP_ELIMIT. */
 int neap_rdma_endpoints_create(struct neap_reactor *reactor, const struct neap_verbs *verbs, struct neap_helper *helper,
-                               struct neap_handshake_caller *caller, const char *local_server, const uint8_t instance[16],
-                               const struct neap_rdma_endpoint_options *options, struct neap_rdma_endpoints **endpoints_p);
+                               struct neap_handshake_caller *caller, const struct neap_rdma_answers *answers, const char *local_server,
+                               const uint8_t instance[16], const struct neap_rdma_endpoint_options *options,
+                               struct neap_rdma_endpoints **endpoints_p);
 /* Retires all; `closed` from a turn, at whose end the object is gone. */
 void neap_rdma_endpoints_close(struct neap_rdma_endpoints *endpoints, void (*closed)(void *user), void *user);
-/* A device's queue has come (it may carry endpoints) or must be let go of: its endpoints retire. */
-void neap_rdma_endpoints_queue_changed(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue);
+/* A device's queue has come (it may carry endpoints), or its `changed`: its endpoints retire when it is not usable or has another address.
+ * Queues last until `closed`. Not from an action. NEAP_ELIMIT: more than NEAP_DEVICES_MAX of them. */
+int neap_rdma_endpoints_queue_changed(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue);
 
 /* Puts `user` on the endpoint between that queue's device and the target, which is made and connected when there is none; one that leaves
  * is waited for by its successor. Nothing is told from inside the call: look at endpoint->usable. NEAP_EAGAIN: endpoints_max are there and
- * all have work (an idle one is retired to make room, SIEVE: the user asks again later); NEAP_ENODEV: the queue is not usable. */
+ * all have work, or the device has no queue pairs left until some that leave are destroyed; NEAP_ENODEV: the queue is not usable;
+ * NEAP_ECLOSED, NEAP_EINVAL (the path is too long).
+ *
+ * endpoints_max are kept by SIEVE: the one that is retired to make room is usable, has nothing under way and was not posted to for
+ * longest; what the peer opened gets one more round. Users do not hold it: they are told LEAVING and GONE, and use it again when they
+ * need to. What the peer has under way on it cannot be known: it fails there, and is sent again over a new one. */
 int neap_rdma_endpoint_use(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue, const struct neap_rdma_target *target,
                            struct neap_rdma_endpoint_user *user);
 /* Not while it has sends under way there. */
 void neap_rdma_endpoint_unuse(struct neap_rdma_endpoint_user *user);
 
-/* How many sends may be posted now: depths and the entries of the device's completion queue. */
-uint32_t neap_rdma_endpoint_room(const struct neap_rdma_endpoint *endpoint);
+/* How many sends may be posted now: depths and the entries of the device's completion queue. After 0 of a usable one, ROOM is told. */
+uint32_t neap_rdma_endpoint_room(struct neap_rdma_endpoint *endpoint);
 /* Posts `count` (at most the room) over its queue pairs, each a contiguous part. Returns how many were posted, in order of `sends`; fewer
  * only when the device refused: then the endpoint leaves. Each posted one is owed a completion. */
 uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *endpoint, const struct neap_verbs_send *sends, uint32_t count);
-/* A completion of one of its sends of `bytes` came: makes room. Not a failure by itself: the owner of the sends decides. */
+/* A completion of one of its sends of `bytes` came: makes room, and gives the entry back to its queue. Not a failure by itself: the owner
+ * of the sends decides. Until it is GONE, also while it leaves. */
 void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *endpoint, uint32_t qp_number, uint32_t bytes);
 /* It has failed, or is not wanted any more. `cause`, `why`: the first one counts. */
 void neap_rdma_endpoint_retire(struct neap_rdma_endpoint *endpoint, enum neap_cause cause, const char *why);
 
-/* A type-0 request came; `ticket` is the handshake service's for the answer. Called by the engine's handshake handler. */
+/* A type-0 request came; `ticket` is the handshake service's for the answer. Called by the engine's handshake handler, which answers as
+ * this does: 0 with *reply filled, or NEAP_HANDSHAKE_LATER. */
 int neap_rdma_endpoints_asked(struct neap_rdma_endpoints *endpoints, uint64_t ticket, const struct neap_connection_message *request,
                               struct neap_connection_message *reply);
 

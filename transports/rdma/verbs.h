@@ -97,10 +97,11 @@ struct neap_verbs_qp_options {
 	struct neap_verbs_cq *cq; /* of sends and receives */
 	uint32_t send_max, receive_max, inline_max_bytes;
 };
-/* To RESET and ERR nothing but `state` is read; to INIT port and access; to RTR what is under it, to RTS the last four. */
+/* To RESET and ERR nothing but `state` is read; to INIT port, P_Key and access; to RTR what is under it, to RTS the last four. */
 struct neap_verbs_qp_change {
 	enum neap_verbs_qp_state to;
 	uint32_t port;
+	uint16_t pkey_index;
 	unsigned access; /* NEAP_VERBS_* */
 
 	uint32_t mtu_bytes, peer_qp_number, peer_lid, receive_psn;

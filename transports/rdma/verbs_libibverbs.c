@@ -379,6 +379,7 @@ static enum ibv_mtu mtu_of(uint32_t bytes)
 static int fill_init(const struct neap_verbs_qp_change *change, struct ibv_qp_attr *attr)
 {
 	attr->port_num = (uint8_t)change->port;
+	attr->pkey_index = change->pkey_index;
 	attr->qp_access_flags = flags_of(change->access);
 	return IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 }
