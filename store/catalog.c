@@ -13,6 +13,7 @@
 	M(rdma_device)       \
 	M(rdma_region)       \
 	M(rdma_queue)        \
+	M(rdma_endpoint)     \
 	M(tcp_peer)          \
 	M(tcp_lane)          \
 	M(handshake_session) \

@@ -118,6 +118,7 @@ int neap_rdma_endpoints_queue_changed(struct neap_rdma_endpoints *endpoints, str
 /* Puts `user` on the endpoint between that queue's device and the target, which is made and connected when there is none; one that leaves
  * is waited for by its successor. Nothing is told from inside the call: look at endpoint->usable. NEAP_EAGAIN: endpoints_max are there and
  * all have work, or the device has no queue pairs left until some that leave are destroyed; NEAP_ENODEV: the queue is not usable;
+ * NEAP_ESTALE: it works, with another process than the target's: the target is out of date, or that one is dead and will be noticed;
  * NEAP_ECLOSED, NEAP_EINVAL (the path is too long).
  *
  * endpoints_max are kept by SIEVE: the one that is retired to make room is usable, has nothing under way and was not posted to for

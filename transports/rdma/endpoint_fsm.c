@@ -1,0 +1,2 @@
+#define FSM_DEFINE
+#include "transports/rdma/endpoint_fsm.h"

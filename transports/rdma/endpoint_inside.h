@@ -1,0 +1,174 @@
+/* Endpoints from inside: shared by the files endpoint*.c, by nobody else. */
+#ifndef NEAP_TRANSPORTS_RDMA_ENDPOINT_INSIDE_H
+#define NEAP_TRANSPORTS_RDMA_ENDPOINT_INSIDE_H
+
+#include "reactor/pool.h"
+#include "transports/rdma/endpoint.h"
+#include "transports/rdma/endpoint_fsm.h"
+
+#define RDMA_TICKETS_MAX 8u   /* requests that wait for one endpoint; each may be an event posted by one action */
+#define RDMA_DESTROY_TRIES 3u
+#define RDMA_READS_MAX 16u    /* of one queue pair, both ways */
+
+/* One device's queue, as endpoints need it. */
+struct rdma_place {
+	struct neap_rdma_queue *queue;
+	struct rdma_endpoint *starving; /* those whose user found no room, in no order */
+};
+
+/* What the peer has told of its half. */
+struct rdma_half {
+	bool known, is_neap, has_ready_ack, has_gid;
+	uint8_t gid[16], instance[16];
+	uint16_t lid;
+	uint32_t count; /* of its queue pairs: all of them, although only the first NEAP_RDMA_QPS_MAX are kept */
+	uint32_t numbers[NEAP_RDMA_QPS_MAX], psns[NEAP_RDMA_QPS_MAX];
+	uint32_t mtu_bytes, depth;
+	uint64_t epoch;
+};
+
+struct rdma_ticket {
+	uint64_t id;
+	bool retire; /* asks for the end, not for a connection */
+};
+
+/* What the helper works on: between submit and done it is the helper's. */
+struct rdma_work {
+	const struct neap_verbs_ops *ops;
+	struct neap_verbs_pd *pd;
+	struct neap_verbs_qp_options options;
+	struct neap_verbs_qp_change init, rtr, rts;
+	struct neap_verbs_qp *qps[NEAP_RDMA_QPS_MAX]; /* NULL: none, or destroyed */
+	uint32_t numbers[NEAP_RDMA_QPS_MAX];
+	uint32_t peer_numbers[NEAP_RDMA_QPS_MAX], receive_psns[NEAP_RDMA_QPS_MAX], send_psns[NEAP_RDMA_QPS_MAX];
+	uint32_t wanted, connected; /* how many to make, and to connect */
+	const char *doing;          /* at which step it failed */
+	int make_error, connect_error, destroy_error; /* -errno */
+};
+
+struct rdma_endpoint {
+	struct neap_rdma_endpoint base; /* first */
+	struct rdma_place *place;
+	struct rdma_endpoint *next_of_bucket;
+	struct rdma_endpoint *before, *after; /* of the same path: the one that must be destroyed first, and who waits for that */
+	struct rdma_endpoint *newer, *older;  /* SIEVE: those that do not leave */
+	struct rdma_endpoint *next_starving;
+	bool starving;
+	uint8_t chances;       /* rounds of the hand it stays */
+	uint32_t view_changes; /* of the queue, when it was made */
+
+	struct neap_timer progress;
+	uint64_t progressed_ns; /* the last completion, or the first post since nothing was owed */
+	uint32_t next_qp;       /* which is posted to first */
+
+	struct neap_ready news;
+	bool news_usable, news_room, news_leaving, news_gone;
+
+	struct neap_rdma_target target; /* texts are not kept: their pointers are NULL */
+	bool has_target;
+
+	struct rdma_half peer;
+	bool connected;   /* both halves are: at least ours has reached RTS */
+	bool answered;    /* our own call was answered with the list we are connected with */
+	bool ack_wanted;  /* by the peer, as that answer said */
+	bool fenced;      /* the peer has said that its half is destroyed */
+	uint64_t call;    /* handle of the call under way */
+	uint64_t epoch;
+	uint32_t own_mtu_bytes, own_depth;
+	struct rdma_ticket tickets[RDMA_TICKETS_MAX];
+	uint32_t ticket_count;
+
+	struct neap_helper_job make_job, connect_job, destroy_job;
+	struct rdma_work work;
+	uint32_t made;          /* queue pairs there are */
+	uint32_t destroy_tries; /* that failed */
+	bool destroy_again;     /* the last one failed, and none is under way */
+};
+
+struct neap_rdma_endpoints {
+	struct neap_reactor *reactor;
+	struct neap_reactor_class *class_;
+	const struct neap_verbs *verbs;
+	struct neap_helper *helper;
+	struct neap_handshake_caller *caller;
+	struct neap_rdma_answers answers;
+	struct neap_rdma_endpoint_options options;
+	char local_server[NEAP_RDMA_NIC_PATH_MAX];
+	uint8_t instance[16];
+	struct neap_pool pool;
+	struct rdma_endpoint **buckets; /* by queue and path: the latest of each, until its queue pairs are destroyed */
+	uint32_t bucket_mask;
+	struct rdma_endpoint *newest, *oldest, *hand;
+	uint32_t staying; /* in that list: not leaving */
+	struct rdma_place places[NEAP_DEVICES_MAX];
+	uint32_t place_count;
+	uint64_t last_epoch;
+	bool closing;
+	void (*closed)(void *user);
+	void *closed_user;
+	struct neap_ready ended;
+	struct neap_reap reap;
+	struct neap_dependent dependent;
+};
+
+static inline struct rdma_endpoint *rdma_endpoint_of(const struct neap_machine *machine)
+{
+	return (struct rdma_endpoint *)(uintptr_t)((const char *)machine - offsetof(struct rdma_endpoint, base.machine));
+}
+
+/* endpoint.c */
+/* A fresh one on the map, with what follows it; its first event is on its way. NULL: no room (rdma_admit is asked first). */
+struct rdma_endpoint *rdma_endpoint_begin(struct neap_rdma_endpoints *endpoints, struct rdma_place *place, const char *path);
+/* Marks it as leaving, for a reason; no event. False: it was already. */
+bool rdma_endpoint_leave(struct rdma_endpoint *endpoint, enum neap_cause cause, const char *why);
+/* The same and the event. From anywhere. */
+void rdma_endpoint_fail(struct rdma_endpoint *endpoint, enum neap_cause cause, const char *format, ...) NEAP_PRINTF(3, 4);
+const char *rdma_error_text(int error); /* of -errno */
+void rdma_endpoint_tell_later(struct rdma_endpoint *endpoint);
+
+/* endpoint_cache.c */
+struct rdma_place *rdma_place_of(struct neap_rdma_endpoints *endpoints, const struct neap_rdma_queue *queue);
+struct rdma_place *rdma_place_named(struct neap_rdma_endpoints *endpoints, const char *nic);
+struct rdma_endpoint *rdma_map_find(const struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, const char *path);
+void rdma_map_put(struct rdma_endpoint *endpoint); /* in front of the one that is there, which it waits for */
+void rdma_map_take(struct rdma_endpoint *endpoint); /* and lets who waits for it go on */
+void rdma_list_put(struct rdma_endpoint *endpoint);
+void rdma_list_take(struct rdma_endpoint *endpoint);
+bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place);
+
+/* endpoint_work.c: the helper's part */
+void rdma_work_make(struct rdma_endpoint *endpoint);
+void rdma_work_connect(struct rdma_endpoint *endpoint);
+void rdma_work_destroy(struct rdma_endpoint *endpoint);
+
+/* endpoint_handshake.c: what is told to the peer, and its answers */
+struct rdma_message {
+	struct neap_connection_message message; /* points into this, and is not to be freed */
+	char local_path[NEAP_RDMA_NIC_PATH_MAX];
+	char empty[1];
+};
+void rdma_local_path(const struct rdma_endpoint *endpoint, char path[NEAP_RDMA_NIC_PATH_MAX]);
+/* Everything empty, and the text. */
+void rdma_message_empty(struct rdma_message *message, const char *reply_msg);
+/* All of our half. `neap`: the peer is Neap, or may be. */
+void rdma_message_of(struct rdma_endpoint *endpoint, bool neap, struct rdma_message *message);
+/* True: `message` tells of what the endpoint knows as its peer's half. */
+bool rdma_half_same(const struct rdma_half *peer, const struct neap_connection_message *message);
+/* Takes it, or says what is wrong with it; UNKNOWN: it has no GID, and nobody has told us. */
+enum rdma_verdict { RDMA_TAKEN, RDMA_WRONG, RDMA_UNKNOWN };
+enum rdma_verdict rdma_half_take(struct rdma_endpoint *endpoint, const struct neap_connection_message *message, char *why, size_t why_size);
+void rdma_call_ask(struct rdma_endpoint *endpoint);
+void rdma_call_ack(struct rdma_endpoint *endpoint);
+void rdma_call_fence(struct rdma_endpoint *endpoint);
+void rdma_hang_up(struct rdma_endpoint *endpoint);
+
+/* endpoint_asked.c: what the peer asks */
+void rdma_answer_connected(struct rdma_endpoint *endpoint);                  /* all that ask for a connection, with our half */
+void rdma_answer_refused(struct rdma_endpoint *endpoint, const char *text, bool filled); /* the same, with a refusal */
+void rdma_answer_retired(struct rdma_endpoint *endpoint);                    /* all that asked for the end: it is destroyed */
+
+/* endpoint_post.c */
+void rdma_forget_owed(struct rdma_endpoint *endpoint); /* its queue pairs are destroyed: entries go back */
+void rdma_starve_end(struct rdma_endpoint *endpoint);
+
+#endif
