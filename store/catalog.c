@@ -13,6 +13,8 @@
 	M(rdma_device)       \
 	M(rdma_region)       \
 	M(rdma_queue)        \
+	M(rdma_peer)         \
+	M(rdma_rail)         \
 	M(rdma_endpoint)     \
 	M(tcp_peer)          \
 	M(tcp_lane)          \

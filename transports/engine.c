@@ -8,6 +8,7 @@
 #define SPARE_OPENERS 1024u
 #define NOTIFY_CALLS_MAX 1024u
 #define CALLS_MAX 4096u
+#define SETTLE_CALLS_MAX 4096u
 
 static void out_of_memory(const char *what, char *why, size_t why_size)
 {
@@ -31,6 +32,7 @@ static int make_pools(struct neap_engine *engine)
 		{&engine->segments, sizeof(struct neap_segment), options->peers_max},
 		{&engine->openers, sizeof(struct neap_opener), options->peers_max + SPARE_OPENERS},
 		{&engine->notify_calls, sizeof(struct neap_notify_call), NOTIFY_CALLS_MAX},
+		{&engine->settle_calls, sizeof(struct neap_settle_call), SETTLE_CALLS_MAX},
 	};
 	int error = NEAP_OK;
 	for (size_t i = 0; !error && i < sizeof pools / sizeof pools[0]; i++)
@@ -48,7 +50,7 @@ static int make_pools(struct neap_engine *engine)
 static void free_pools(struct neap_engine *engine)
 {
 	struct neap_pool *pools[] = {&engine->slices, &engine->tokens, &engine->batches, &engine->pages, &engine->segments,
-	                             &engine->openers, &engine->notify_calls};
+	                             &engine->openers, &engine->notify_calls, &engine->settle_calls};
 	for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++)
 		neap_pool_destroy(pools[i]);
 	neap_release(engine->reactor, engine->extras, engine->options.requests_max * sizeof *engine->extras);
@@ -67,10 +69,8 @@ static int make_directory(struct neap_engine *engine, char *why, size_t why_size
 	if (!error)
 		error = neap_directory_create(&engine->directory, engine->reactor, engine->backend, options->metadata_cluster, options->peers_max,
 		                              (stores ? options->metadata_timeout_ms : options->handshake_timeout_ms) * UINT64_C(1000000));
-	if (!error && engine->home == engine) {
-		neap_publish_limit(engine);
-		error = stores ? neap_store_publish(engine, why, why_size) : NEAP_OK;
-	}
+	if (!error && engine->home == engine && stores)
+		error = neap_store_publish(engine, why, why_size);
 	return error;
 }
 
@@ -126,6 +126,7 @@ static struct neap_engine *make_shell(struct neap_reactor *reactor)
 	engine->opened.tail = &engine->opened.first;
 	engine->notified.tail = &engine->notified.first;
 	engine->notifies.tail = &engine->notifies.first;
+	engine->settled.tail = &engine->settled.first;
 	engine->work.run = neap_engine_tend;
 	engine->dependent.what = "an engine";
 	engine->dependent.stop = neap_engine_stop;
@@ -144,6 +145,8 @@ static void fill_view(struct neap_engine *engine)
 	view->options = &engine->options;
 	view->stats = &engine->stats;
 	view->core_index = engine->core_index;
+	view->name = engine->name;
+	view->handshake_port = engine->handshake_port;
 	view->socket_options.congestion =
 		strcmp(engine->options.congestion, "system") == 0 ? NULL : engine->options.congestion;
 }
@@ -165,7 +168,12 @@ static int make_parts(struct neap_engine *engine, neap_transport_maker *make_rem
 		return error;
 	}
 	engine->make_remote = make_remote;
-	return make_remote(&engine->remote, engine, why, why_size);
+	engine->view.caller = engine->caller;
+	error = make_remote(&engine->remote, engine, why, why_size);
+	/* Devices take room in the document. */
+	if (!error && engine->home == engine)
+		neap_publish_limit(engine);
+	return error;
 }
 
 static void go_live(struct neap_engine *engine)
@@ -331,6 +339,7 @@ void neap_engine_tend(struct neap_ready *ready)
 	more |= neap_batches_tend(engine);
 	more |= neap_segments_tend(engine);
 	more |= neap_notifies_tend(engine);
+	more |= neap_settles_tend(engine);
 	neap_store_tend(engine);
 	more |= neap_engine_close_tend(engine);
 	if (more)

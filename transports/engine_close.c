@@ -107,6 +107,10 @@ neap_action_func *const neap_engine_life_actions[] = {
 
 void neap_engine_transport_closed(struct neap_engine *engine, struct neap_transport *transport)
 {
+	if (transport->closed) {
+		transport->closed(transport->closed_user);
+		return;
+	}
 	if (transport == engine->local)
 		engine->local_closed = true;
 	else
@@ -133,7 +137,8 @@ static void close_parts(struct neap_engine *engine)
 static bool all_told(const struct neap_engine *engine)
 {
 	return engine->pending == 0 && !engine->ended.first && !engine->opened.first && !engine->notified.first && !engine->tends &&
-	       !engine->sweeps && !engine->walks && engine->openers.used == 0 && engine->notify_calls.used == 0;
+	       !engine->sweeps && !engine->walks && engine->openers.used == 0 && engine->notify_calls.used == 0 &&
+	       engine->settle_calls.used == 0;
 }
 
 static bool let_go_of_registry(struct neap_engine *engine)

@@ -123,6 +123,96 @@ static void read_devices(struct neap_engine_options *options)
 {
 	read_text("MC_CUSTOM_TOPO_JSON", &options->topology_file);
 	read_text("MC_TE_FILTERS", &options->device_filter);
+	read_text("MC_RDMA_BIND_ADDRESS", &options->rdma.advertised_host);
+}
+
+static int read_gid_index(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
+{
+	const uint32_t none = UINT32_MAX;
+	uint32_t index = none;
+	int error = read_number("NCCL_IB_GID_INDEX", 0, 255, &index, why, why_size);
+	if (!error)
+		error = read_number("MC_GID_INDEX", 0, 255, &index, why, why_size);
+	if (error || index == none)
+		return error;
+	rdma->gid_fixed = true;
+	rdma->gid_index = index;
+	return NEAP_OK;
+}
+
+static int read_mtu(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
+{
+	uint32_t bytes = 0;
+	int error = read_number("MC_MTU", 512, 4096, &bytes, why, why_size);
+	if (error || (bytes & (bytes - 1)))
+		return refuse("MC_MTU", getenv("MC_MTU"), "512, 1024, 2048 and 4096", why, why_size);
+	if (bytes)
+		rdma->mtu_bytes = bytes;
+	return NEAP_OK;
+}
+
+static int read_ordering(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
+{
+	uint32_t relaxed = rdma->strict_ordering ? 0 : 1;
+	int error = read_number("MC_IB_PCI_RELAXED_ORDERING", 0, 2, &relaxed, why, why_size);
+	rdma->strict_ordering = relaxed == 0;
+	return error;
+}
+
+static int read_region_size(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
+{
+	const char *text = getenv("MC_MAX_MR_SIZE");
+	char *end;
+	if (!text || !*text)
+		return NEAP_OK;
+	errno = 0;
+	unsigned long long bytes = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || bytes < 4096 || bytes > (1ULL << 46))
+		return refuse("MC_MAX_MR_SIZE", text, "whole numbers from 4096 to 70368744177664", why, why_size);
+	rdma->region_max_bytes = bytes;
+	return NEAP_OK;
+}
+
+static int read_rdma_numbers(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
+{
+	const struct {
+		const char *name;
+		uint32_t least, most, *value;
+	} numbers[] = {
+		{"MC_IB_PORT", 1, 255, &rdma->port},
+		{"MC_IB_TC", 0, 255, &rdma->traffic_class},
+		{"MC_IB_SL", 0, 15, &rdma->service_level},
+		{"MC_PKEY_INDEX", 0, 65535, &rdma->pkey_index},
+		{"MC_MAX_EP_PER_CTX", 1, 65535, &rdma->endpoints_max},
+		{"MC_NUM_QP_PER_EP", 1, 16, &rdma->qps_per_endpoint},
+		{"MC_MAX_WR", 1, 65535, &rdma->sends_max},
+		{"MC_MAX_CQE_PER_CTX", 1, 65535, &rdma->completions_max},
+		{"MC_SLICE_SIZE", 4096, 1073741824, &rdma->slice_bytes},
+		{"MC_FRAGMENT_RATIO", 1, 1073741823, &rdma->fragment_ratio},
+		{"MC_RETRY_CNT", 1, 127, &rdma->retries_max},
+	};
+	int error = NEAP_OK;
+	for (size_t i = 0; !error && i < sizeof numbers / sizeof numbers[0]; i++)
+		error = read_number(numbers[i].name, numbers[i].least, numbers[i].most, numbers[i].value, why, why_size);
+	return error;
+}
+
+static int read_rdma(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
+{
+	int error = read_rdma_numbers(rdma, why, why_size);
+	if (!error)
+		error = read_gid_index(rdma, why, why_size);
+	if (!error)
+		error = read_mtu(rdma, why, why_size);
+	if (!error)
+		error = read_ordering(rdma, why, why_size);
+	if (!error)
+		error = read_region_size(rdma, why, why_size);
+	if (!error)
+		error = read_seconds("MC_RDMA_RAIL_PAUSE_SECONDS", 3599, &rdma->rail_pause_ms, why, why_size);
+	if (!error)
+		error = read_switch("MC_FORCE_TCP", &rdma->force_tcp, why, why_size);
+	return error ? error : read_switch("MC_ENABLE_DEST_DEVICE_AFFINITY", &rdma->same_name, why, why_size);
 }
 
 static int read_all(struct neap_engine_options *options, char *why, size_t why_size)
@@ -145,6 +235,8 @@ static int read_all(struct neap_engine_options *options, char *why, size_t why_s
 		error = read_metadata(options, why, why_size);
 	if (!error)
 		error = read_protocol(options, why, why_size);
+	if (!error)
+		error = read_rdma(&options->rdma, why, why_size);
 	return error ? error : read_family(options, why, why_size);
 }
 

@@ -97,12 +97,29 @@ int neap_name_resolve(struct neap_engine *engine, char *why, size_t why_size)
 	return NEAP_OK;
 }
 
+/* Before the transport is made nobody can ask: that takes a turn. */
+static int connection_asked(void *user, uint64_t ticket, const struct neap_connection_message *request,
+                            struct neap_connection_message *reply)
+{
+	struct neap_engine *engine = user;
+	struct neap_transport *remote = engine->remote;
+	return remote->ops->asked ? remote->ops->asked(remote, ticket, request, reply) : NEAP_OK;
+}
+
+/* Whoever asked may have gone, and so may the service. */
+void neap_engine_connection_answer(struct neap_engine *engine, uint64_t ticket, const struct neap_connection_message *reply)
+{
+	if (engine->service)
+		(void)neap_handshake_answer(engine->service, ticket, reply);
+}
+
 static int start_service(struct neap_engine *engine, int *system_errno_p, char *why, size_t why_size)
 {
 	const struct neap_engine_options *options = &engine->options;
 	const struct neap_handshake_handlers handlers = {
 		.describe = neap_publish_describe,
 		.notify = neap_notify_received,
+		.connection = connection_asked,
 		.user = engine,
 	};
 	const struct neap_handshake_service_options service = {

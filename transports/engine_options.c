@@ -1,12 +1,14 @@
 /* Options: defaults, ranges, copies of the texts. */
 #include "transports/engine_state.h"
 #include "transports/topology/topology.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #define DAY_MS 86400000u
 #define CONGESTION_MAX 15u
 #define TEXT_MAX 1024u
+#define REGION_MAX_BYTES (UINT64_C(1) << 46)
 
 /* name, least, most, default */
 #define NUMBERS(N)                                                        \
@@ -43,6 +45,87 @@ static int fill_numbers(struct neap_engine_options *filled, char *why, size_t wh
 	NUMBERS(FILL)
 #undef FILL
 	return NEAP_OK;
+}
+
+/* name, least, most, default; 0 where that is no value of its own */
+#define RDMA_NUMBERS(N)                      \
+	N(port, 0, 255, 0)                       \
+	N(gid_index, 0, 255, 0)                  \
+	N(mtu_bytes, 512, 4096, 4096)            \
+	N(traffic_class, 0, 255, 0)              \
+	N(service_level, 0, 15, 0)               \
+	N(pkey_index, 0, 65535, 0)               \
+	N(endpoints_max, 1, 65535, 4096)         \
+	N(qps_per_endpoint, 1, 16, 2)            \
+	N(sends_max, 1, 65535, 256)              \
+	N(completions_max, 1, 65535, 4096)       \
+	N(slice_bytes, 4096, 1073741824, 65536)  \
+	N(fragment_ratio, 0, 1073741823, 0)      \
+	N(retries_max, 1, 127, 9)                \
+	N(rail_pause_ms, 1, 3599000, 30000)
+
+static int refuse_number(const char *name, uint32_t value, uint32_t least, uint32_t most, char *why, size_t why_size)
+{
+	snprintf(why, why_size, "rdma.%s is %u; allowed are %u to %u", name, value, least, most);
+	return NEAP_EINVAL;
+}
+
+static int fill_rdma_numbers(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
+{
+	const struct {
+		const char *name;
+		uint32_t *value, least, most, usual;
+	} numbers[] = {
+#define NUMBER(name, least, most, usual) {#name, &rdma->name, least, most, usual},
+		RDMA_NUMBERS(NUMBER)
+#undef NUMBER
+	};
+	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+		if (*numbers[i].value == 0)
+			*numbers[i].value = numbers[i].usual;
+		if (*numbers[i].value < numbers[i].least || *numbers[i].value > numbers[i].most)
+			return refuse_number(numbers[i].name, *numbers[i].value, numbers[i].least, numbers[i].most, why, why_size);
+	}
+	return NEAP_OK;
+}
+
+/* The port is that of the segment's name. */
+static int check_advertised_host(const char *text, char *why, size_t why_size)
+{
+	struct neap_host_port host;
+	char unheard[NEAP_WHY_MAX];
+	if (!text || (neap_host_port_parse(text, 1, &host, unheard, sizeof unheard) == NEAP_OK && !host.has_port))
+		return NEAP_OK;
+	snprintf(why, why_size, "rdma.advertised_host (MC_RDMA_BIND_ADDRESS) \"%.64s\" is not a host without a port", text);
+	return NEAP_EINVAL;
+}
+
+static int fill_rdma(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
+{
+	int error = fill_rdma_numbers(rdma, why, why_size);
+	if (!error)
+		error = check_advertised_host(rdma->advertised_host, why, why_size);
+	if (error)
+		return error;
+	if (rdma->mtu_bytes & (rdma->mtu_bytes - 1))
+		snprintf(why, why_size, "rdma.mtu_bytes is %u; allowed are 512, 1024, 2048 and 4096", rdma->mtu_bytes);
+	else if (rdma->fragment_ratio >= rdma->slice_bytes)
+		snprintf(why, why_size, "rdma.fragment_ratio is %u; allowed are 1 to rdma.slice_bytes - 1 (%u)", rdma->fragment_ratio,
+		         rdma->slice_bytes - 1);
+	else if (rdma->region_max_bytes && (rdma->region_max_bytes < 4096 || rdma->region_max_bytes > REGION_MAX_BYTES))
+		snprintf(why, why_size, "rdma.region_max_bytes is %" PRIu64 "; allowed are 4096 to %" PRIu64, rdma->region_max_bytes,
+		         REGION_MAX_BYTES);
+	else
+		return NEAP_OK;
+	return NEAP_EINVAL;
+}
+
+static int check_protocol(const char *protocol, char *why, size_t why_size)
+{
+	if (strcmp(protocol, "tcp") == 0 || strcmp(protocol, "rdma") == 0 || strcmp(protocol, "auto") == 0)
+		return NEAP_OK;
+	snprintf(why, why_size, "protocol \"%.32s\" is not \"tcp\", \"rdma\" or \"auto\"", protocol);
+	return NEAP_EINVAL;
 }
 
 static int fill_ports(struct neap_engine_options *filled, char *why, size_t why_size)
@@ -108,6 +191,8 @@ static int copy_texts(struct neap_engine *engine, char *why, size_t why_size)
 		{"etcd_password", &filled->etcd_password},
 		{"topology_file", &filled->topology_file},
 		{"device_filter", &filled->device_filter},
+		{"protocol", &filled->protocol},
+		{"rdma.advertised_host", &filled->rdma.advertised_host},
 	};
 	for (uint32_t i = 0; i < NEAP_TEXTS; i++) {
 		int error = copy_text(engine, i, texts[i].text);
@@ -143,6 +228,8 @@ int neap_options_fill(struct neap_engine *engine, const struct neap_engine_optio
 		filled->metadata = "P2PHANDSHAKE";
 	if (!filled->congestion)
 		filled->congestion = "auto";
+	if (!filled->protocol)
+		filled->protocol = "tcp";
 	int error = fill_numbers(filled, why, why_size);
 	if (!error)
 		error = fill_ports(filled, why, why_size);
@@ -150,6 +237,10 @@ int neap_options_fill(struct neap_engine *engine, const struct neap_engine_optio
 		error = check_congestion(filled->congestion, why, why_size);
 	if (!error)
 		error = check_metadata(engine, why, why_size);
+	if (!error)
+		error = check_protocol(filled->protocol, why, why_size);
+	if (!error)
+		error = fill_rdma(&filled->rdma, why, why_size);
 	return error ? error : copy_texts(engine, why, why_size);
 }
 

@@ -164,13 +164,25 @@ bool neap_notifies_tend(struct neap_engine *engine);
 void neap_notifies_abandon(struct neap_engine *engine);
 void neap_notifies_free_all(struct neap_engine *engine);
 
+/* --- memory that settles (settle.c) */
+
+struct neap_settle_list {
+	struct neap_settle_call *first, **tail;
+};
+
+int neap_settle_begin(struct neap_engine *engine, neap_region_id region, neap_memory_settled_func *settled, void *user);
+bool neap_settles_tend(struct neap_engine *engine);
+
 /* --- what is published (publish.c) */
 
 struct neap_published {
 	char *json;             /* heap, of the JSON library */
 	size_t length;
-	uint64_t registry_version, ports_version;
+	uint64_t registry_version, ports_version, reach_version;
 };
+
+/* Something of it has changed since the document was made. */
+bool neap_publish_is_old(const struct neap_engine *engine);
 
 char *neap_publish_describe(void *engine, size_t *length_p); /* handshake handler */
 char *neap_publish_self(void *engine, size_t *length_p);     /* sent with requests: without buffers */
@@ -180,7 +192,7 @@ void neap_publish_boot_id(struct neap_engine *engine);
 
 /* --- the engine (engine.c, engine_close.c, engine_options.c, engine_name.c) */
 
-enum { NEAP_TEXTS = 15 };
+enum { NEAP_TEXTS = 17 };
 
 /* What the owner of an engine is told of its publication. */
 struct neap_publication {
@@ -224,7 +236,7 @@ struct neap_engine {
 	struct neap_transport *local, *remote;
 	bool local_closed, remote_closed;
 
-	struct neap_pool slices, tokens, batches, pages, segments, openers, notify_calls;
+	struct neap_pool slices, tokens, batches, pages, segments, openers, notify_calls, settle_calls;
 	struct neap_slice_extra *extras;
 	struct neap_use_cache use_cache;
 	struct neap_ended_list ended;
@@ -237,8 +249,10 @@ struct neap_engine {
 	struct neap_segment *tends; /* segments to be told to their transport, or given back */
 	struct neap_opener_list opened;
 	struct neap_notify_call_list notified;
+	struct neap_settle_list settled;
 	struct neap_notify_queue notifies;
 	struct neap_published published;
+	uint64_t reach_version;   /* raised when what the remote transport publishes has changed */
 	struct neap_ready work;
 
 	void (*closed)(void *user);

@@ -35,7 +35,7 @@ int neap_registry_create(struct neap_registry **registry_p, struct neap_reactor 
 	registry->grant_class = &classes.grant->class_;
 	registry->regions_max = regions_max;
 	registry->grants_max = grants_max;
-	registry->published_bytes_max = UINT64_MAX;
+	registry->published_bytes_max = registry->published_piece_bytes = UINT64_MAX;
 	registry->due_notes_tail = &registry->due_notes;
 	neap_grace_init(registry);
 	registry->regions = neap_allocate(home, regions_max * sizeof *registry->regions);
@@ -92,8 +92,10 @@ uint32_t neap_registry_open_regions(const struct neap_registry *registry)
 	return registry->open_regions;
 }
 
-void neap_registry_limit_document(struct neap_registry *registry, uint64_t fixed, uint64_t each, uint64_t bytes_max, const char *whose)
+void neap_registry_limit_document(struct neap_registry *registry, uint64_t fixed, uint64_t each, uint64_t piece_bytes, uint64_t bytes_max,
+                                  const char *whose)
 {
+	registry->published_piece_bytes = piece_bytes ? piece_bytes : UINT64_MAX;
 	registry->published_bytes = fixed;
 	registry->published_overhead = each;
 	registry->published_bytes_max = bytes_max;
@@ -152,7 +154,8 @@ static uint64_t digits(uint64_t number)
 
 static uint64_t document_bytes(const struct neap_registry *registry, uint64_t address, uint64_t length)
 {
-	return registry->published_overhead + digits(address) + digits(length);
+	uint64_t pieces = (length - 1) / registry->published_piece_bytes + 1;
+	return pieces * (registry->published_overhead + digits(address + length) + digits(length));
 }
 
 /* --- checks of newcomers */
@@ -332,6 +335,7 @@ static void enliven(struct neap_registry *registry, struct newcomer *newcomers, 
 			continue;
 		}
 		neap_machine_begin(&newcomer->region->machine, registry->region_class);
+		newcomer->region->kept = registry->keeper.took != NULL;
 		atomic_fetch_add(&newcomer->region->generation, 1);
 		if (newcomer->access == NEAP_OPEN) {
 			registry->open_regions++;
@@ -340,6 +344,16 @@ static void enliven(struct neap_registry *registry, struct newcomer *newcomers, 
 		}
 	}
 	atomic_fetch_add(&registry->index_version, 1);
+}
+
+static void tell_keeper(const struct neap_registry *registry, const struct newcomer *newcomers, uint32_t count)
+{
+	const struct neap_registry_keeper *keeper = &registry->keeper;
+	for (uint32_t i = 0; keeper->took && i < count; i++) {
+		const struct neap_region *region = newcomers[i].region;
+		if (!newcomers[i].joins)
+			keeper->took(keeper->user, slot_of(registry, region), (void *)(uintptr_t)region->address, region->length, region->access);
+	}
 }
 
 static int take_in(struct neap_registry *registry, const struct neap_memory *memory, struct newcomer *newcomers, uint32_t count,
@@ -362,6 +376,7 @@ static int take_in(struct neap_registry *registry, const struct neap_memory *mem
 		locate(registry, memory, newcomers, count);
 	}
 	enliven(registry, newcomers, count);
+	tell_keeper(registry, newcomers, count);
 	return NEAP_OK;
 }
 
@@ -432,7 +447,32 @@ int neap_registry_unregister(struct neap_registry *registry, neap_region_id id, 
 		registry->version++;
 	}
 	neap_step(&region->machine, region_on_UNREGISTER, 0);
+	if (region->kept)
+		registry->keeper.ended(registry->keeper.user, slot_of(registry, region));
 	return NEAP_OK;
+}
+
+void neap_registry_keep(struct neap_registry *registry, const struct neap_registry_keeper *keeper)
+{
+	registry->keeper = *keeper;
+}
+
+void neap_registry_let_go(struct neap_registry *registry, uint32_t slot)
+{
+	struct neap_region *region = &registry->regions[slot];
+	region->kept = false;
+	neap_step(&region->machine, region_on_LET_GO, 0);
+}
+
+const char *neap_registry_location(const struct neap_registry *registry, uint32_t slot)
+{
+	return registry->regions[slot].location;
+}
+
+uint32_t neap_registry_slot(const struct neap_registry *registry, neap_region_id id)
+{
+	const struct neap_region *region = region_of(registry, id);
+	return region ? slot_of(registry, region) : UINT32_MAX;
 }
 
 static struct neap_region *region_of_machine(struct neap_machine *machine)
@@ -444,7 +484,7 @@ static void passed(struct neap_registry *registry, struct neap_grace_item *item)
 {
 	(void)registry;
 	struct neap_region *region = (struct neap_region *)(void *)((unsigned char *)item - offsetof(struct neap_region, grace));
-	neap_step(&region->machine, region_on_PASSED, 0);
+	neap_step(&region->machine, region->kept ? region_on_PASSED_KEPT : region_on_PASSED, 0);
 }
 
 static void do_fence(struct neap_machine *machine, uint64_t argument)
@@ -460,6 +500,9 @@ static void do_release(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	struct neap_region *region = region_of_machine(machine);
 	region->registry->regions_fencing--;
+	/* Notes are called from the grace period's turn, outside of actions. */
+	if (region->notes)
+		neap_ready_again(region->registry->home, &region->registry->grace.ready);
 	neap_notes_due(region->registry, &region->notes);
 	give_slot(region->registry, region);
 }
@@ -504,6 +547,8 @@ bool neap_registry_next_open(const struct neap_registry *registry, struct neap_r
 				continue;
 			*address_p = entry->address;
 			*length_p = entry->length;
+			cursor->slot = entry->slot;
+			cursor->location = registry->regions[entry->slot].location;
 			return true;
 		}
 	}

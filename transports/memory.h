@@ -33,6 +33,21 @@ int neap_registry_remove_core(struct neap_registry *registry, uint32_t core_inde
 void neap_registry_enter(struct neap_registry *registry, uint32_t core_index);
 void neap_registry_leave(struct neap_registry *registry, uint32_t core_index);
 
+/* Who has a share in registered memory beside the cores: RDMA devices. Set before anything is registered; home core. */
+struct neap_registry_keeper {
+	/* A region was registered, and is live. From inside the call. */
+	void (*took)(void *user, uint32_t slot, void *address, uint64_t length, enum neap_access access);
+	/* It was unregistered. From inside the call. It is not released before neap_registry_let_go, which may be called from here. */
+	void (*ended)(void *user, uint32_t slot);
+	void *user;
+};
+void neap_registry_keep(struct neap_registry *registry, const struct neap_registry_keeper *keeper);
+/* Once for each region that ended. From a turn. */
+void neap_registry_let_go(struct neap_registry *registry, uint32_t slot);
+const char *neap_registry_location(const struct neap_registry *registry, uint32_t slot); /* "cpu:0" */
+/* The slot of a live region; UINT32_MAX: there is none. */
+uint32_t neap_registry_slot(const struct neap_registry *registry, neap_region_id region);
+
 /* Home core. Semantics of neap_memory_register / unregister / grant (neap/engine.h). */
 int neap_registry_register(struct neap_registry *registry, const struct neap_memory *memory, size_t count, neap_region_id *ids,
                            char *why, size_t why_size);
@@ -50,13 +65,16 @@ uint32_t neap_registry_open_regions(const struct neap_registry *registry);
 /* OPEN regions in address order, for the descriptor: a zeroed cursor begins; false at the end. Within one turn. */
 struct neap_registry_cursor {
 	uint32_t leaf, entry;
+	uint32_t slot;        /* of the region that was found */
+	const char *location; /* of it: "cpu:0" */
 };
 bool neap_registry_next_open(const struct neap_registry *registry, struct neap_registry_cursor *cursor, uint64_t *address_p,
                              uint64_t *length_p);
 /* Registering more than fits one document is refused: it takes `fixed` bytes, and each OPEN region the digits of its two numbers and
- * `each` bytes. `whose`, which is not copied, says whose limit it is and what to do, behind "more than the N that". To be called before
- * anything is registered. */
-void neap_registry_limit_document(struct neap_registry *registry, uint64_t fixed, uint64_t each, uint64_t bytes_max, const char *whose);
+ * `each` bytes; one of more than `piece_bytes` (0: any) does so for each piece. `whose`, which is not copied, says whose limit it is and
+ * what to do, behind "more than the N that". To be called before anything is registered. */
+void neap_registry_limit_document(struct neap_registry *registry, uint64_t fixed, uint64_t each, uint64_t piece_bytes,
+                                  uint64_t bytes_max, const char *whose);
 
 /* Any core, inside a turn. The range must lie in one OPEN region (size 0: refused, as the plain wire wants). NEAP_ENOTREG. */
 int neap_registry_check(const struct neap_registry *registry, uint64_t address, uint64_t length, struct neap_access_ref *ref_p);

@@ -23,7 +23,7 @@ int neap_engine_create(struct neap_engine **engine_p, struct neap_reactor *react
 		return NEAP_EINVAL;
 	*engine_p = NULL;
 	int error = reactor ? neap_reactor_check(reactor) : NEAP_EINVAL;
-	return error ? error : neap_engine_create_with(engine_p, reactor, options, neap_tcp_transport_create, why, why_size);
+	return error ? error : neap_engine_create_with(engine_p, reactor, options, neap_rdma_transport_create, why, why_size);
 }
 
 int neap_engine_close(struct neap_engine *engine, void (*closed)(void *user), void *user)
@@ -103,6 +103,12 @@ int neap_memory_unregister(struct neap_engine *engine, neap_region_id region, vo
 	if (!error)
 		neap_store_changed(engine);
 	return error;
+}
+
+int neap_memory_settled(struct neap_engine *engine, neap_region_id region, neap_memory_settled_func *settled, void *user)
+{
+	int error = check_home(engine);
+	return error ? error : neap_settle_begin(engine, region, settled, user);
 }
 
 int neap_engine_publish_watch(struct neap_engine *engine, void (*told)(void *user, int error, const char *why), void *user)

@@ -49,12 +49,15 @@ static size_t document_max(const struct neap_engine *engine)
 void neap_publish_limit(struct neap_engine *engine)
 {
 	uint64_t name_bytes = json_bytes(engine->name);
-	uint64_t fixed = FIXED_BYTES + name_bytes + NEAP_CORES_MAX * PORT_BYTES;
+	uint64_t fixed = FIXED_BYTES + name_bytes + NEAP_CORES_MAX * PORT_BYTES, each = BUFFER_BYTES + name_bytes, piece_bytes = 0;
+	const struct neap_transport_ops *ops = engine->remote->ops;
 	const char *whose = neap_backend_can(engine->backend, NEAP_BACKEND_STORES)
 	                            ? "are put into a metadata store of this kind: register fewer and larger OPEN regions"
 	                            : "handshake_length_max (MC_HANDSHAKE_MAX_LENGTH) allows: register fewer and larger OPEN regions, or "
 	                              "raise it here and at the peers";
-	neap_registry_limit_document(engine->registry, fixed, BUFFER_BYTES + name_bytes, document_max(engine), whose);
+	if (ops->document_bytes)
+		ops->document_bytes(engine->remote, &fixed, &each, &piece_bytes);
+	neap_registry_limit_document(engine->registry, fixed, each, piece_bytes, document_max(engine), whose);
 }
 
 /* The document without its buffers. */
@@ -105,27 +108,62 @@ static int list_buffers(struct neap_engine *engine, struct neap_descriptor *desc
 	return NEAP_OK;
 }
 
+/* Over TCP: every OPEN region as it is. */
+static int encode_plain(struct neap_engine *engine, struct neap_descriptor *descriptor, bool buffers, char **text_p, size_t *length_p)
+{
+	uint32_t allocated = buffers ? neap_registry_open_regions(engine->registry) : 0;
+	int error = buffers ? list_buffers(engine, descriptor) : NEAP_OK;
+	if (!error)
+		error = encode(engine, descriptor, text_p, length_p);
+	neap_release(engine->reactor, descriptor->buffers, allocated * sizeof *descriptor->buffers);
+	return error;
+}
+
+static int encode_all(struct neap_engine *engine, struct neap_descriptor *descriptor, bool buffers, char **text_p, size_t *length_p)
+{
+	const struct neap_transport_ops *ops = engine->remote->ops;
+	char why[NEAP_WHY_MAX] = "";
+	int error = ops->publish ? ops->publish(engine->remote, descriptor, buffers, why, sizeof why) : NEAP_ENODEV;
+	if (error == NEAP_ENODEV)
+		return encode_plain(engine, descriptor, buffers, text_p, length_p);
+	if (!error)
+		error = encode(engine, descriptor, text_p, length_p);
+	else
+		neap_log(engine->reactor, NEAP_LOG_ERROR, "engine", "peers cannot read our descriptor: %s", why);
+	ops->unpublish(engine->remote, descriptor);
+	return error;
+}
+
+bool neap_publish_is_old(const struct neap_engine *engine)
+{
+	const struct neap_published *published = &engine->published;
+	return published->registry_version != neap_registry_version(engine->registry) ||
+	       published->ports_version != atomic_load(&engine->ports_version) || published->reach_version != engine->reach_version;
+}
+
+void neap_engine_reach_changed(struct neap_engine *engine)
+{
+	engine->reach_version++;
+	neap_store_changed(engine);
+}
+
 static int rebuild(struct neap_engine *engine)
 {
 	struct neap_published *published = &engine->published;
 	uint64_t registry_version = neap_registry_version(engine->registry), ports_version = atomic_load(&engine->ports_version);
-	if (published->json && published->registry_version == registry_version && published->ports_version == ports_version)
+	if (published->json && !neap_publish_is_old(engine))
 		return NEAP_OK;
 	struct neap_descriptor descriptor;
 	describe_engine(engine, &descriptor);
-	descriptor.neap.version = 1 + registry_version + ports_version;
-	uint32_t allocated = neap_registry_open_regions(engine->registry);
-	int error = list_buffers(engine, &descriptor);
+	descriptor.neap.version = 1 + registry_version + ports_version + engine->reach_version;
 	char *text = NULL;
 	size_t length = 0;
-	if (!error)
-		error = encode(engine, &descriptor, &text, &length);
-	neap_release(engine->reactor, descriptor.buffers, allocated * sizeof *descriptor.buffers);
+	int error = encode_all(engine, &descriptor, true, &text, &length);
 	if (error)
 		return error;
 	free(published->json);
 	*published = (struct neap_published){.json = text, .length = length, .registry_version = registry_version,
-	                                     .ports_version = ports_version};
+	                                     .ports_version = ports_version, .reach_version = engine->reach_version};
 	return NEAP_OK;
 }
 
@@ -152,7 +190,7 @@ char *neap_publish_self(void *user, size_t *length_p)
 	struct neap_descriptor descriptor;
 	char *text = NULL;
 	describe_engine(engine, &descriptor);
-	return encode(engine, &descriptor, &text, length_p) == NEAP_OK ? text : NULL;
+	return encode_all(engine, &descriptor, false, &text, length_p) == NEAP_OK ? text : NULL;
 }
 
 void neap_publish_free(struct neap_engine *engine)

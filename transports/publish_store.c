@@ -78,9 +78,7 @@ static void told(void *user, int error, const char *why)
 
 static bool is_old(void *user)
 {
-	const struct neap_engine *engine = user;
-	return engine->published.registry_version != neap_registry_version(engine->registry) ||
-	       engine->published.ports_version != atomic_load(&engine->ports_version);
+	return neap_publish_is_old(user);
 }
 
 int neap_store_publish(struct neap_engine *engine, char *why, size_t why_size)

@@ -88,6 +88,7 @@ struct neap_region {
 	enum neap_access access;
 	struct neap_note *notes;
 	struct neap_region *next_free;
+	bool kept; /* the keeper has not let go of it */
 	char location[32];
 };
 
@@ -138,13 +139,14 @@ struct neap_registry {
 	/* what is published: OPEN regions */
 	uint64_t version;
 	uint32_t open_regions;
-	uint64_t published_bytes, published_bytes_max, published_overhead;
+	uint64_t published_bytes, published_bytes_max, published_overhead, published_piece_bytes;
 	const char *published_max_whose;
 
 	struct neap_grace grace;
 	struct neap_pool notes;
 	struct neap_note *due_notes, **due_notes_tail;
 	struct neap_machine_class *region_class, *grant_class;
+	struct neap_registry_keeper keeper; /* zeroes: none */
 };
 
 static inline bool neap_region_live(const struct neap_registry *registry, uint32_t slot, uint32_t generation)

@@ -104,11 +104,17 @@ static void answer_openers(struct neap_segment *segment, int error, const char *
 
 static void look_up(struct neap_segment *segment, uint64_t not_before_ns);
 
-static int check_snapshot(const struct neap_snapshot *snapshot, char *why, size_t why_size)
+/* Neap peers serve TCP beside their devices. */
+static int check_snapshot(const struct neap_engine *engine, const struct neap_snapshot *snapshot, char *why, size_t why_size)
 {
-	if (snapshot->descriptor->protocol == NEAP_PROTOCOL_TCP)
+	const struct neap_descriptor *descriptor = snapshot->descriptor;
+	const struct neap_transport *remote = engine->remote;
+	bool over_tcp = descriptor->protocol == NEAP_PROTOCOL_TCP || (descriptor->neap.present && descriptor->tcp_data_port > 0);
+	if (over_tcp || (remote->ops->reaches && remote->ops->reaches(remote, descriptor)))
 		return NEAP_OK;
-	snprintf(why, why_size, "segment %s is served over rdma; this engine has tcp", snapshot->descriptor->name);
+	snprintf(why, why_size,
+	         "segment %.160s is served over rdma alone, and this engine has tcp: set protocol to \"rdma\" on a machine with RDMA devices",
+	         descriptor->name);
 	return NEAP_ENOTSUP;
 }
 
@@ -132,7 +138,7 @@ static struct neap_transport *choose_transport(struct neap_engine *engine, const
 static void opened(struct neap_segment *segment, int error, struct neap_snapshot *snapshot, const char *why)
 {
 	char reason[NEAP_WHY_MAX];
-	if (!error && (error = check_snapshot(snapshot, reason, sizeof reason)) != 0)
+	if (!error && (error = check_snapshot(segment->engine, snapshot, reason, sizeof reason)) != 0)
 		why = reason;
 	if (error) {
 		answer_openers(segment, error, why);
@@ -164,7 +170,7 @@ static void refreshed(struct neap_segment *segment, int error, struct neap_snaps
 {
 	char reason[NEAP_WHY_MAX];
 	uint64_t answered_ns = segment->lookup_not_before_ns;
-	if (!error && (error = check_snapshot(snapshot, reason, sizeof reason)) != 0)
+	if (!error && (error = check_snapshot(segment->engine, snapshot, reason, sizeof reason)) != 0)
 		why = reason;
 	if (!error) {
 		if (snapshot->fetched_ns > answered_ns)
@@ -342,6 +348,14 @@ int neap_segment_begin_close(struct neap_engine *engine, neap_segment_id id)
 	return NEAP_OK;
 }
 
+static const char *protocol_of(const struct neap_engine *engine, const struct neap_segment *segment)
+{
+	const struct neap_transport *transport = segment->transport;
+	if (transport == engine->local)
+		return "local";
+	return transport->ops->protocol ? transport->ops->protocol(transport, segment) : "tcp";
+}
+
 int neap_segment_ask_info(struct neap_engine *engine, neap_segment_id id, struct neap_segment_info *info_p)
 {
 	const struct neap_segment *segment = neap_segment_find(engine, id);
@@ -356,7 +370,7 @@ int neap_segment_ask_info(struct neap_engine *engine, neap_segment_id id, struct
 	const struct neap_descriptor *descriptor = segment->snapshot->descriptor;
 	*info_p = (struct neap_segment_info){
 		.name = descriptor->name,
-		.protocol = segment->transport == engine->local ? "local" : "tcp",
+		.protocol = protocol_of(engine, segment),
 		.buffer_count = descriptor->buffer_count,
 		.is_neap = descriptor->neap.present,
 		.tcp_proto_version = descriptor->tcp_proto_version > 0 ? (uint32_t)descriptor->tcp_proto_version : 1,
@@ -468,6 +482,10 @@ static void check_forgotten(struct neap_segment *segment)
 
 void neap_segment_forgotten(struct neap_segment *segment)
 {
+	if (segment->holders > 1) {
+		segment->holders--;
+		return;
+	}
 	segment->forgotten = true;
 	check_forgotten(segment);
 }

@@ -1,13 +1,24 @@
-/* What the engine asks of a transport. Two today: local (memory of this process) and tcp. A transport knows slices, segments and the
- * registry; it never knows batches or users. Owner thread only; one instance per engine (core). */
+/* What the engine asks of a transport. Three today: local (memory of this process), tcp, and rdma, which has a tcp inside. A transport
+ * knows slices, segments and the registry; it never knows batches or users. Owner thread only; one instance per engine (core). */
 #ifndef NEAP_TRANSPORTS_TRANSPORT_H
 #define NEAP_TRANSPORTS_TRANSPORT_H
 
 #include "metadata/directory.h"
+#include "metadata/handshake.h"
 #include "transports/memory.h"
 #include "transports/slice.h"
 
 struct neap_transport;
+
+/* A call to neap_memory_settled on its way to its callback. */
+struct neap_settle_call {
+	struct neap_settle_call *next; /* of whoever has it */
+	struct neap_engine *engine;
+	neap_memory_settled_func *settled;
+	void *user;
+	int error;
+	char why[320];
+};
 
 struct neap_transport_ops {
 	const char *name;
@@ -28,11 +39,34 @@ struct neap_transport_ops {
 	void (*close)(struct neap_transport *transport);
 	/* After that: frees it. */
 	void (*destroy)(struct neap_transport *transport);
+
+	/* --- of transports with devices; NULL where there is nothing to say */
+
+	/* Whether a segment that is described so can be reached. NULL: over TCP alone. */
+	bool (*reaches)(const struct neap_transport *transport, const struct neap_descriptor *descriptor);
+	/* Where requests to the segment go. NULL: tcp. */
+	const char *(*protocol)(const struct neap_transport *transport, const struct neap_segment *segment);
+	/* Adds to the most that a document takes without its buffers, and sets what each buffer takes beside its numbers, and its longest
+	 * length, when longer regions are told in pieces. Before anything is registered. */
+	void (*document_bytes)(const struct neap_transport *transport, uint64_t *fixed_p, uint64_t *each_p, uint64_t *piece_bytes_p);
+	/* Makes what peers read of a descriptor that has neither devices nor buffers: devices, and with `buffers` also those. NEAP_ENODEV:
+	 * it has nothing to add, and the descriptor is that of TCP. What it put in is taken out by `unpublish`. */
+	int (*publish)(struct neap_transport *transport, struct neap_descriptor *descriptor, bool buffers, char *why, size_t why_size);
+	void (*unpublish)(struct neap_transport *transport, struct neap_descriptor *descriptor);
+	/* Answers with neap_settle_answer when that region of the registry is where it belongs. NULL: it is. */
+	void (*settle)(struct neap_transport *transport, uint32_t slot, struct neap_settle_call *call);
+	/* A peer asks to connect queue pairs: neap_handshake_handlers.connection, and neap_engine_connection_answer for what comes later.
+	 * NULL: the empty answer of a node without devices. */
+	int (*asked)(struct neap_transport *transport, uint64_t ticket, const struct neap_connection_message *request,
+	             struct neap_connection_message *reply);
 };
 
 struct neap_transport {
 	const struct neap_transport_ops *ops;
 	struct neap_engine *engine;
+	/* Set by a transport that has this one inside: it is told of the end, and the engine is not. */
+	void (*closed)(void *user);
+	void *closed_user;
 };
 
 /* An opened segment: the engine's object, with the transport's state hung on it. Machine: segment. */
@@ -44,6 +78,7 @@ struct neap_segment {
 	struct neap_transport *transport;
 	void *peer;                     /* tcp's state; NULL until it makes one */
 	void *rdma_peer;                /* rdma's */
+	uint32_t holders;               /* how many have been asked to forget it, when it is more than one */
 	uint32_t slices;                /* not done yet: not ended, held, or ended and not reported */
 	uint64_t refreshed;
 	uint32_t opens; /* that were answered and not closed yet */
@@ -75,10 +110,16 @@ void neap_segment_waiter_cancel(struct neap_segment *segment, struct neap_segmen
 /* True when the peer is a Neap process of the known snapshot. */
 bool neap_segment_is_neap(const struct neap_segment *segment);
 
-/* The transport's answer to ops->forget. */
+/* The transport's answer to ops->forget; of one that has another inside, each gives its own. */
 void neap_segment_forgotten(struct neap_segment *segment);
 /* The transport's answer to ops->close. */
 void neap_engine_transport_closed(struct neap_engine *engine, struct neap_transport *transport);
+/* The transport's answer to an ops->asked that was left for later. */
+void neap_engine_connection_answer(struct neap_engine *engine, uint64_t ticket, const struct neap_connection_message *reply);
+/* The transport's answer to ops->settle: from a turn or from inside; the callback comes later. */
+void neap_settle_answer(struct neap_settle_call *call, int error, const char *why);
+/* What ops->publish puts in has changed: stores are told, and peers that ask read it anew. */
+void neap_engine_reach_changed(struct neap_engine *engine);
 
 /* --- what transports may use of their engine --------------------------------------------------------------------------------- */
 
@@ -89,6 +130,9 @@ struct neap_engine_core_view {
 	struct neap_engine_stats *stats;           /* counters the transport raises itself */
 	uint8_t instance[16];
 	uint32_t core_index;                       /* 0: home */
+	const char *name;                          /* of our segment */
+	uint16_t handshake_port;
+	struct neap_handshake_caller *caller;
 	struct neap_sockaddr bind_address;         /* port 0 */
 	struct neap_socket_options socket_options;
 };
@@ -109,5 +153,7 @@ int neap_local_transport_create(struct neap_transport **transport_p, struct neap
 /* Listens on the data port (options->data_port or a random one of the range, bound and kept). */
 int neap_tcp_transport_create(struct neap_transport **transport_p, struct neap_engine *engine, char *why, size_t why_size);
 uint16_t neap_tcp_transport_port(const struct neap_transport *transport);
+/* What options->protocol says: RDMA with a TCP transport inside, or TCP alone when no device is there or the core is not the home. */
+int neap_rdma_transport_create(struct neap_transport **transport_p, struct neap_engine *engine, char *why, size_t why_size);
 
 #endif

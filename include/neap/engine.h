@@ -28,6 +28,34 @@ typedef uint64_t neap_region_id;
 
 /* --- engine ------------------------------------------------------------------------------------------------------------- */
 
+/* What concerns RDMA devices; docs/RDMA.md. Without them nothing of it counts. */
+struct neap_rdma_engine_options {
+	bool force_tcp;              /* no devices, whatever options.protocol says (MC_FORCE_TCP) */
+	const char *advertised_host; /* the host that peers send connection requests to; default: that of the segment's name
+	                                (MC_RDMA_BIND_ADDRESS) */
+	uint32_t port;               /* of each device: 1..255 (MC_IB_PORT); default: the lowest ACTIVE one */
+	bool gid_fixed;              /* gid_index counts; default: the best address is chosen */
+	uint32_t gid_index;          /* 0..255 (MC_GID_INDEX, NCCL_IB_GID_INDEX) */
+	uint32_t mtu_bytes;          /* at most: 512, 1024, 2048 or 4096 (default) (MC_MTU) */
+	uint32_t traffic_class;      /* 0 (default)..255 (MC_IB_TC) */
+	uint32_t service_level;      /* 0 (default)..15 (MC_IB_SL) */
+	uint32_t pkey_index;         /* 0 (default)..65535 (MC_PKEY_INDEX) */
+	uint32_t endpoints_max;      /* connections of all devices together: 1..65535, default 4096 (MC_MAX_EP_PER_CTX) */
+	uint32_t qps_per_endpoint;   /* queue pairs: 1..16, default 2; Mooncake's peers must have as many (MC_NUM_QP_PER_EP) */
+	uint32_t sends_max;          /* under way on one queue pair: 1..65535, default 256 (MC_MAX_WR) */
+	uint32_t completions_max;    /* entries of a device's completion queue: 1..65535, default 4096 (MC_MAX_CQE_PER_CTX) */
+	uint64_t region_max_bytes;   /* longer memory is registered in pieces: 4096..2^46; default: what the devices allow
+	                                (MC_MAX_MR_SIZE) */
+	bool strict_ordering;        /* register memory without relaxed ordering (MC_IB_PCI_RELAXED_ORDERING=0) */
+	uint32_t slice_bytes;        /* what one send carries: 4096..1073741824, default 65536 (MC_SLICE_SIZE) */
+	uint32_t fragment_ratio;     /* a rest of at most slice_bytes / fragment_ratio goes with the send before it: 1..slice_bytes - 1;
+	                                default: a rest of at most 16384 bytes (MC_FRAGMENT_RATIO) */
+	uint32_t retries_max;        /* repeats of one request on other paths: 1..127, default 9 (MC_RETRY_CNT) */
+	uint32_t rail_pause_ms;      /* for which a path that failed is not used: 1..3599000, default 30000
+	                                (MC_RDMA_RAIL_PAUSE_SECONDS) */
+	bool same_name;              /* prefer paths between devices of one name (MC_ENABLE_DEST_DEVICE_AFFINITY) */
+};
+
 /* Zero means the default in every field. A value out of range is NEAP_EINVAL with a sentence in the log. */
 struct neap_engine_options {
 	const char *metadata;        /* "P2PHANDSHAKE" (default), "redis://host:6379", "http://host:8080/metadata", "https://...":
@@ -81,6 +109,10 @@ struct neap_engine_options {
 	bool no_local_path;          /* requests to our own segment go through TCP (tests): open it by its name, 0 is refused */
 	const char *congestion;      /* "auto" (default), "system", or a name: TCP_CONGESTION */
 
+	/* "tcp" (default); "rdma": over the devices of this machine where the peer has some too, and over TCP otherwise, which is said when
+	 * there is no device to be used; "auto": the same without a word about that. Engines that join have TCP alone. */
+	const char *protocol;
+	struct neap_rdma_engine_options rdma;
 	/* For transports with devices: docs/TOPOLOGY.md. TCP uses neither. */
 	const char *topology_file;   /* the priority matrix, instead of the one that is found (MC_CUSTOM_TOPO_JSON). It is read at create,
 	                                and one that cannot be read or is wrong stops the start, whatever the transport */
@@ -138,8 +170,18 @@ struct neap_memory {
 NEAP_API int neap_memory_register(struct neap_engine *engine, const struct neap_memory *memory, size_t count, neap_region_id *ids,
                                   char *why, size_t why_size);
 
-/* `released` (may be NULL) is called from a turn when no byte of the range will be touched any more by this process's engines on
- * behalf of peers: after the grace period over all its cores. Local requests that still use the range make it NEAP_EBUSY. */
+/* Tells once, from a turn, when the region is as peers and transfers can have it. NEAP_OK: on every RDMA device that is open, or there is
+ * none to wait for (protocol "tcp", no usable device). NEAP_ECONTEXT, NEAP_ELIMIT, NEAP_ENOMEM: the devices do not take it, and `why`
+ * names device, limit and what to do; it stays registered, is not published, and what it is used for goes over TCP. NEAP_ECANCELED: it was
+ * unregistered meanwhile, or the engine was closed. Any number of calls for one region, at any time. NEAP_ESTALE, NEAP_EAGAIN (4096
+ * calls are waiting), NEAP_ECLOSED. Home engine. */
+typedef void neap_memory_settled_func(void *user, int error, const char *why);
+NEAP_API int neap_memory_settled(struct neap_engine *engine, neap_region_id region, neap_memory_settled_func *settled, void *user);
+
+/* `released` (may be NULL) is called from a turn when no byte of the range will be touched any more by this process's engines and devices
+ * on behalf of peers: after the grace period over all its cores, and when every RDMA device has let go of it. A device that refuses to let
+ * go is an error in the log; then `released` is never called, and the memory must stay as it is until the process ends. Local requests
+ * that still use the range make it NEAP_EBUSY. */
 NEAP_API int neap_memory_unregister(struct neap_engine *engine, neap_region_id region, void (*released)(void *user), void *user);
 NEAP_API int neap_memory_find(struct neap_engine *engine, const void *address, uint64_t length, neap_region_id *id_p);
 
@@ -184,7 +226,7 @@ NEAP_API int neap_segment_close(struct neap_engine *engine, neap_segment_id segm
 
 struct neap_segment_info {
 	const char *name;            /* valid until the next refresh or close */
-	const char *protocol;        /* "tcp" */
+	const char *protocol;        /* "tcp", "rdma", or "local": where requests go that are submitted now */
 	uint32_t buffer_count;
 	bool is_neap;
 	uint8_t instance[16];        /* zeroes for a plain peer */

@@ -265,7 +265,7 @@ END_TEST
 START_TEST(a_document_that_peers_would_refuse_is_refused_here)
 {
 	neap_region_id id;
-	neap_registry_limit_document(registry, 100, 10, 100 + 2 * (10 + 15 + 5), "a test allows");
+	neap_registry_limit_document(registry, 100, 10, 0, 100 + 2 * (10 + 15 + 5), "a test allows");
 	ck_assert_int_eq(put(BASE, SIZE, NEAP_OPEN, &id), 0);
 	ck_assert_int_eq(put(BASE + SIZE, SIZE, NEAP_OPEN, NULL), 0);
 	ck_assert_int_eq(put(BASE + 2 * SIZE, SIZE, NEAP_OPEN, NULL), NEAP_ELIMIT);

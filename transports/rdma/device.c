@@ -42,7 +42,7 @@ static void set_unusable(struct neap_rdma_device *device, const char *why)
 	if (strcmp(device->why, why) == 0)
 		return;
 	snprintf(device->why, sizeof device->why, "%s", why);
-	neap_log(device->devices->reactor, NEAP_LOG_WARNING, "rdma", "%s", why);
+	neap_log(device->devices->reactor, device->devices->options.quiet ? NEAP_LOG_INFO : NEAP_LOG_WARNING, "rdma", "%s", why);
 }
 
 static void set_usable(struct neap_rdma_device *device)
@@ -358,10 +358,13 @@ static void add(struct neap_rdma_devices *devices, uint32_t index, struct neap_r
 
 static void stop(struct neap_dependent *dependent)
 {
-	neap_rdma_devices_close((struct neap_rdma_devices *)(void *)((char *)dependent - offsetof(struct neap_rdma_devices, dependent)));
+	struct neap_rdma_devices *devices =
+		(struct neap_rdma_devices *)(void *)((char *)dependent - offsetof(struct neap_rdma_devices, dependent));
+	if (!devices->options.owner_closes)
+		neap_rdma_devices_close(devices);
 }
 
-static uint32_t count_taking_part(const struct neap_topology *topology)
+uint32_t neap_rdma_devices_wanted(const struct neap_topology *topology)
 {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < topology->device_count; i++)
@@ -374,7 +377,7 @@ int neap_rdma_devices_open(struct neap_reactor *reactor, const struct neap_verbs
                            const struct neap_rdma_listener *listener, struct neap_rdma_devices **devices_p)
 {
 	struct neap_reactor_class *class_;
-	uint32_t count = count_taking_part(topology);
+	uint32_t count = neap_rdma_devices_wanted(topology);
 	int error = neap_reactor_class_of(reactor, &kind, &class_);
 	if (error)
 		return error;

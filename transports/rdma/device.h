@@ -20,6 +20,8 @@ struct neap_rdma_options {
 	struct neap_rdma_wants wants;
 	uint64_t retry_ns; /* 0: NEAP_RDMA_RETRY_NS */
 	uint64_t slow_ns;  /* after which a call to the kernel is reported as slow, again and again; 0: NEAP_RDMA_SLOW_NS */
+	bool quiet;        /* why a device is not usable is information and no warning: nobody insists on it */
+	bool owner_closes; /* a reactor that stops does not close them: whoever stands on them does it in its order */
 };
 
 struct neap_rdma_devices;
@@ -56,6 +58,8 @@ struct neap_rdma_listener {
 	void *user;
 };
 
+/* How many that would be; only of a topology that was not given to neap_rdma_devices_open. */
+uint32_t neap_rdma_devices_wanted(const struct neap_topology *topology);
 /* Begins to open the devices of `topology` that take part in it, or would if a port of theirs were ACTIVE. `verbs`, `helper` (which must
  * have room for two jobs of each) and `topology` must last until `closed`. 0 also when there is none. NEAP_ENOMEM, NEAP_ELIMIT. */
 int neap_rdma_devices_open(struct neap_reactor *reactor, const struct neap_verbs *verbs, struct neap_helper *helper,

@@ -241,19 +241,29 @@ static void do_complain(struct neap_machine *machine, uint64_t argument)
 }
 
 /* What changed in between is done at once. */
+static void go_on(struct region *region)
+{
+	if (has_work(region))
+		(void)neap_post_first(&region->machine, rdma_region_on_RAILS, 0);
+}
+
 static void do_settle(struct neap_machine *machine, uint64_t argument)
 {
+	struct region *region = region_of(machine);
+	const struct neap_rdma_memory_options *options = &region->memory->options;
 	(void)argument;
-	if (has_work(region_of(machine)))
-		(void)neap_post_first(machine, rdma_region_on_RAILS, 0);
+	if (options->keys_changed && (region->access & (NEAP_VERBS_REMOTE_READ | NEAP_VERBS_REMOTE_WRITE)))
+		options->keys_changed(options->user);
+	go_on(region);
 }
 
 static void do_tell(struct neap_machine *machine, uint64_t argument)
 {
 	struct region *region = region_of(machine);
+	(void)argument;
 	region->told = true;
 	region->done(region->done_user, NEAP_OK, "");
-	do_settle(machine, argument);
+	go_on(region);
 }
 
 static void do_end(struct neap_machine *machine, uint64_t argument)

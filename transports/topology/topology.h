@@ -142,6 +142,9 @@ int neap_topology_compare(const char *a, const char *b);
  * malloc. */
 int neap_topology_publish(const struct neap_topology *topology, struct neap_descriptor *descriptor, char *why, size_t why_size);
 
+/* Frees the names of `devices` and all of `priority`, and leaves none there: for a descriptor that was built by hand around them. */
+void neap_topology_unpublish(struct neap_descriptor *descriptor);
+
 /* The order in which a std::unordered_map<std::string, T> of libstdc++ (64 bit) walks over `count` different keys that were inserted as
  * they stand here: order[0] is the index of the first. At most NEAP_TOPOLOGY_ROWS_MAX keys. */
 void neap_unordered_walk(const char *const *keys, uint32_t count, uint32_t *order);

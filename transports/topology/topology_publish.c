@@ -214,3 +214,12 @@ int neap_topology_publish(const struct neap_topology *topology, struct neap_desc
 	put_into_descriptor(&publishing);
 	return NEAP_OK;
 }
+
+void neap_topology_unpublish(struct neap_descriptor *descriptor)
+{
+	for (uint32_t i = 0; i < descriptor->device_count; i++)
+		free(descriptor->devices[i].name);
+	free_rows(descriptor->priority, descriptor->priority_count);
+	descriptor->device_count = descriptor->priority_count = 0;
+	descriptor->priority = NULL;
+}

@@ -1,0 +1,290 @@
+/* Regions of the registry on devices. Each that is registered there comes on every device, whatever its access: what is CLOSED or under
+ * grants needs local keys as the source of our own transfers. Only OPEN ones may be reached by peers.
+ *
+ * While no device is open, regions wait. What devices refuse is tried again when one of them comes back, for then it may have been the
+ * device's fault. */
+#include "transports/rdma/rdma_inside.h"
+#include <stdio.h>
+#include <string.h>
+
+#define SWEEP_AT_ONCE 128u
+
+/* --- those who wait to be told */
+
+static void answer(struct neap_rdma_kept *kept, int error, const char *why)
+{
+	while (kept->calls) {
+		struct neap_settle_call *call = kept->calls;
+		kept->calls = call->next;
+		neap_settle_answer(call, error, why);
+	}
+}
+
+static void answer_as_it_is(struct neap_rdma_kept *kept)
+{
+	const struct neap_rdma *rdma = kept->rdma;
+	if (!kept->wanted)
+		answer(kept, NEAP_ECANCELED, "the memory was unregistered");
+	else if (rdma->closing)
+		answer(kept, NEAP_ECANCELED, "the engine was closed");
+	else if (rdma->ending)
+		answer(kept, NEAP_OK, NULL); /* there is TCP alone */
+	else if (kept->on_devices)
+		answer(kept, NEAP_OK, NULL);
+	else if (kept->refused)
+		answer(kept, kept->error, kept->why ? kept->why : neap_error_text(kept->error));
+	else if (!kept->has_memory && rdma->settled)
+		answer(kept, NEAP_OK, NULL); /* no device is open: all goes over TCP */
+}
+
+void neap_rdma_regions_settle(struct neap_rdma *rdma, uint32_t slot, struct neap_settle_call *call)
+{
+	struct neap_rdma_kept *kept = &rdma->kept[slot];
+	call->next = kept->calls;
+	kept->calls = call;
+	answer_as_it_is(kept);
+}
+
+/* --- refusals */
+
+static size_t why_bytes(const struct neap_rdma_kept *kept)
+{
+	return kept->why ? strlen(kept->why) + 1 : 0;
+}
+
+static void forget_refusal(struct neap_rdma_kept *kept)
+{
+	if (kept->why)
+		neap_release(kept->rdma->reactor, kept->why, why_bytes(kept));
+	kept->why = NULL;
+	kept->refused = false;
+}
+
+/* A thousand regions are refused for one reason: that is said once. */
+static void refuse(struct neap_rdma_kept *kept, int error, const char *why)
+{
+	struct neap_rdma *rdma = kept->rdma;
+	forget_refusal(kept);
+	kept->refused = true;
+	kept->error = error;
+	kept->why = neap_allocate(rdma->reactor, strlen(why) + 1);
+	if (kept->why)
+		memcpy(kept->why, why, strlen(why) + 1);
+	if (!rdma->said_refused)
+		neap_log(rdma->reactor, rdma->insists ? NEAP_LOG_WARNING : NEAP_LOG_INFO, "rdma",
+		         "memory at %p is not on the devices, is not published, and is moved over TCP: %s", kept->address, why);
+	rdma->said_refused = true;
+	answer_as_it_is(kept);
+}
+
+static void refuse_at_once(struct neap_rdma_kept *kept, int error)
+{
+	char why[NEAP_RDMA_WHY_SIZE];
+	if (error == NEAP_ELIMIT)
+		(void)snprintf(why, sizeof why,
+		               "%llu bytes would be more than %u pieces of what the devices register at once: register less at a time, or raise "
+		               "rdma.region_max_bytes (MC_MAX_MR_SIZE)",
+		               (unsigned long long)kept->length, NEAP_RDMA_PIECES_MAX);
+	else
+		(void)snprintf(why, sizeof why, "%s", neap_error_text(error));
+	refuse(kept, error, why);
+}
+
+/* --- coming on */
+
+static void registered(void *user, int error, const char *why)
+{
+	struct neap_rdma_kept *kept = user;
+	struct neap_rdma *rdma = kept->rdma;
+	if (error == NEAP_ECANCELED && kept->wanted == false)
+		return; /* `released` follows */
+	if (error) {
+		kept->has_memory = false;
+		rdma->waiting += kept->wanted;
+		if (kept->wanted && error != NEAP_ECANCELED)
+			refuse(kept, error, why);
+		else
+			answer_as_it_is(kept);
+		return;
+	}
+	kept->on_devices = true;
+	rdma->said_refused = false;
+	answer_as_it_is(kept);
+	if (kept->access == NEAP_OPEN)
+		neap_engine_reach_changed(rdma->base.engine);
+}
+
+static void bring_on(struct neap_rdma_kept *kept)
+{
+	struct neap_rdma *rdma = kept->rdma;
+	unsigned access = NEAP_VERBS_LOCAL_WRITE;
+	if (kept->access == NEAP_OPEN)
+		access |= NEAP_VERBS_REMOTE_READ | NEAP_VERBS_REMOTE_WRITE;
+	int error = neap_rdma_memory_register(rdma->memory, kept->address, kept->length, access, registered, kept, &kept->memory);
+	if (error == NEAP_ENODEV)
+		return;
+	if (error) {
+		refuse_at_once(kept, error);
+		return;
+	}
+	forget_refusal(kept);
+	kept->has_memory = true;
+	rdma->waiting--;
+}
+
+static bool can_take(const struct neap_rdma *rdma)
+{
+	return rdma->memory && !rdma->ending;
+}
+
+static void took(void *user, uint32_t slot, void *address, uint64_t length, enum neap_access access)
+{
+	struct neap_rdma *rdma = user;
+	struct neap_rdma_kept *kept = &rdma->kept[slot];
+	*kept = (struct neap_rdma_kept){.rdma = rdma, .address = address, .length = length, .access = access, .wanted = true};
+	rdma->waiting++;
+	if (can_take(rdma))
+		bring_on(kept);
+}
+
+/* --- going off */
+
+static void let_go(struct neap_rdma_kept *kept)
+{
+	struct neap_rdma *rdma = kept->rdma;
+	neap_registry_let_go(rdma->view->registry, (uint32_t)(kept - rdma->kept));
+}
+
+static void released(void *user, int error)
+{
+	struct neap_rdma_kept *kept = user;
+	kept->has_memory = false;
+	if (!error) {
+		let_go(kept);
+		return;
+	}
+	neap_log(kept->rdma->reactor, NEAP_LOG_ERROR, "rdma",
+	         "memory at %p cannot be taken off a device: it must stay as it is until this process ends, and its release is not told",
+	         kept->address);
+}
+
+static void ended(void *user, uint32_t slot)
+{
+	struct neap_rdma *rdma = user;
+	struct neap_rdma_kept *kept = &rdma->kept[slot];
+	kept->wanted = kept->on_devices = false;
+	forget_refusal(kept);
+	answer_as_it_is(kept);
+	if (!kept->has_memory) {
+		rdma->waiting--;
+		let_go(kept);
+	} else if (!rdma->memory || neap_rdma_memory_release(rdma->memory, kept->memory, released, kept)) {
+		kept->has_memory = false;
+		let_go(kept);
+	}
+}
+
+/* --- devices that come and go */
+
+static void run_sweep(struct neap_ready *ready)
+{
+	struct neap_rdma *rdma = (struct neap_rdma *)(void *)((char *)ready - offsetof(struct neap_rdma, sweep));
+	uint32_t most = rdma->view->options->regions_max, i = 0;
+	for (; i < SWEEP_AT_ONCE && rdma->sweep_next < most; i++) {
+		struct neap_rdma_kept *kept = &rdma->kept[rdma->sweep_next++];
+		if (!kept->rdma)
+			continue; /* never used */
+		if (kept->wanted && !kept->has_memory && can_take(rdma))
+			bring_on(kept);
+		answer_as_it_is(kept);
+	}
+	if (rdma->sweep_next < most)
+		neap_ready_again(rdma->reactor, &rdma->sweep);
+}
+
+/* From the beginning, also when it was under way. */
+static void sweep(struct neap_rdma *rdma)
+{
+	rdma->sweep_next = 0;
+	neap_ready_again(rdma->reactor, &rdma->sweep);
+	neap_reactor_touch(rdma->reactor);
+}
+
+void neap_rdma_regions_devices_changed(struct neap_rdma *rdma, bool more)
+{
+	if (!rdma->memory)
+		return;
+	neap_rdma_memory_devices_changed(rdma->memory);
+	if (more && rdma->waiting)
+		sweep(rdma);
+}
+
+void neap_rdma_regions_stop(struct neap_rdma *rdma)
+{
+	if (rdma->kept)
+		sweep(rdma);
+}
+
+/* Regions have come on a device that came back, or are off one that failed. */
+static void keys_changed(void *user)
+{
+	struct neap_rdma *rdma = user;
+	neap_engine_reach_changed(rdma->base.engine);
+}
+
+/* --- questions */
+
+bool neap_rdma_is_on_devices(const struct neap_rdma *rdma, const void *address, uint64_t length)
+{
+	struct neap_access_ref ref;
+	return neap_registry_check_local(rdma->view->registry, (uintptr_t)address, length, &ref) == NEAP_OK &&
+	       rdma->kept[ref.region_slot].on_devices;
+}
+
+bool neap_rdma_find_local(void *user, uint64_t address, struct neap_rdma_local *local_p)
+{
+	const struct neap_rdma *rdma = user;
+	struct neap_access_ref ref;
+	if (neap_registry_check_local(rdma->view->registry, address, 1, &ref) != NEAP_OK)
+		return false;
+	const struct neap_rdma_kept *kept = &rdma->kept[ref.region_slot];
+	uint64_t from = (uintptr_t)kept->address;
+	*local_p = (struct neap_rdma_local){.memory_id = kept->memory, .from = from, .to = from + kept->length,
+	                                    .location = neap_registry_location(rdma->view->registry, ref.region_slot)};
+	return kept->on_devices;
+}
+
+/* --- begin and end */
+
+/* Devices are there. */
+int neap_rdma_regions_begin(struct neap_rdma *rdma)
+{
+	const struct neap_rdma_memory_options options = {
+		.regions_max = rdma->view->options->regions_max,
+		.piece_max_bytes = rdma->options->region_max_bytes,
+		.strict_ordering = rdma->options->strict_ordering,
+		.keys_changed = keys_changed,
+		.user = rdma,
+	};
+	const struct neap_registry_keeper keeper = {.took = took, .ended = ended, .user = rdma};
+	rdma->sweep.run = run_sweep;
+	rdma->kept = neap_allocate(rdma->reactor, rdma->view->options->regions_max * sizeof *rdma->kept);
+	if (!rdma->kept)
+		return NEAP_ENOMEM;
+	int error = neap_rdma_memory_create(rdma->reactor, rdma->verbs, rdma->helper, rdma->devices, &options, &rdma->memory);
+	if (!error)
+		neap_registry_keep(rdma->view->registry, &keeper);
+	return error;
+}
+
+void neap_rdma_regions_free(struct neap_rdma *rdma)
+{
+	uint32_t most = rdma->view->options->regions_max;
+	neap_ready_cancel(rdma->reactor, &rdma->sweep);
+	for (uint32_t i = 0; rdma->kept && i < most; i++)
+		if (rdma->kept[i].why)
+			neap_release(rdma->reactor, rdma->kept[i].why, why_bytes(&rdma->kept[i]));
+	if (rdma->kept)
+		neap_release(rdma->reactor, rdma->kept, most * sizeof *rdma->kept);
+	rdma->kept = NULL;
+}
