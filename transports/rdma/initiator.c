@@ -55,6 +55,7 @@ int neap_rdma_initiator_create(struct neap_rdma_initiator **initiator_p, const s
 	initiator->ground = *ground;
 	initiator->reactor = reactor;
 	initiator->ready.run = run;
+	initiator->lot = neap_random_u64(reactor);
 	fill_options(&initiator->ground.options);
 	for (uint32_t i = 0; i < ground->queue_count; i++)
 		initiator->queue_of[ground->queues[i].device->index] = &ground->queues[i];

@@ -156,6 +156,7 @@ struct neap_rdma_initiator {
 	uint64_t device_bytes[NEAP_DEVICES_MAX];            /* under way through each device of ours */
 	struct neap_rdma_gather gathers[NEAP_RDMA_GATHERS];
 	uint64_t version; /* raised when a device of ours comes or goes */
+	uint64_t lot;     /* decides between equal paths: chance at first, then another one each time */
 	struct neap_rdma_initiator_stats stats;
 	struct neap_ready ready;
 	bool closing;
