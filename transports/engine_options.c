@@ -61,6 +61,7 @@ static int fill_numbers(struct neap_engine_options *filled, char *why, size_t wh
 	N(completions_max, 1, 65535, 4096)       \
 	N(slice_bytes, 4096, 1073741824, 65536)  \
 	N(fragment_ratio, 0, 1073741823, 0)      \
+	N(silence_retries, 1, 7, 6)              \
 	N(retries_max, 1, 127, 9)                \
 	N(rail_pause_ms, 1, 3599000, 30000)
 

@@ -75,6 +75,25 @@ void neap_engine_stats(const struct neap_engine *engine, struct neap_engine_stat
 	stats_p->batches = engine->batches.used;
 }
 
+int neap_engine_device(const struct neap_engine *engine, uint32_t index, struct neap_device_info *info_p)
+{
+	if (check(engine) || !info_p)
+		return NEAP_EINVAL;
+	const struct neap_transport *remote = engine->remote;
+	return remote->ops->device ? remote->ops->device(remote, index, info_p) : NEAP_ENODEV;
+}
+
+int neap_engine_rdma_stats(const struct neap_engine *engine, struct neap_rdma_stats *stats_p)
+{
+	if (check(engine) || !stats_p)
+		return NEAP_EINVAL;
+	const struct neap_transport *remote = engine->remote;
+	if (!remote->ops->rdma_stats)
+		return NEAP_ENODEV;
+	remote->ops->rdma_stats(remote, stats_p);
+	return NEAP_OK;
+}
+
 /* --- memory and grants */
 
 int neap_memory_register(struct neap_engine *engine, const struct neap_memory *memory, size_t count, neap_region_id *ids, char *why,

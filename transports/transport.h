@@ -55,6 +55,9 @@ struct neap_transport_ops {
 	void (*unpublish)(struct neap_transport *transport, struct neap_descriptor *descriptor);
 	/* Answers with neap_settle_answer when that region of the registry is where it belongs. NULL: it is. */
 	void (*settle)(struct neap_transport *transport, uint32_t slot, struct neap_settle_call *call);
+	/* What users are told of devices and what goes over them (neap/engine.h). NULL: there are none. */
+	int (*device)(const struct neap_transport *transport, uint32_t index, struct neap_device_info *info_p);
+	void (*rdma_stats)(const struct neap_transport *transport, struct neap_rdma_stats *stats_p);
 	/* A peer asks to connect queue pairs: neap_handshake_handlers.connection, and neap_engine_connection_answer for what comes later.
 	 * NULL: the empty answer of a node without devices. */
 	int (*asked)(struct neap_transport *transport, uint64_t ticket, const struct neap_connection_message *request,

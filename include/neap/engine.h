@@ -50,6 +50,8 @@ struct neap_rdma_engine_options {
 	uint32_t slice_bytes;        /* what one send carries: 4096..1073741824, default 65536 (MC_SLICE_SIZE) */
 	uint32_t fragment_ratio;     /* a rest of at most slice_bytes / fragment_ratio goes with the send before it: 1..slice_bytes - 1;
 	                                default: a rest of at most 16384 bytes (MC_FRAGMENT_RATIO) */
+	uint32_t silence_retries;    /* how often a device repeats what nobody answers, before it says so: 1..7, default 6, about half a
+	                                second; 7 may be for ever, and then progress_timeout_ms ends it (NEAP_RDMA_SILENCE_RETRIES) */
 	uint32_t retries_max;        /* repeats of one request on other paths: 1..127, default 9 (MC_RETRY_CNT) */
 	uint32_t rail_pause_ms;      /* for which a path that failed is not used: 1..3599000, default 30000
 	                                (MC_RDMA_RAIL_PAUSE_SECONDS) */
@@ -377,6 +379,29 @@ struct neap_engine_stats {
 	uint32_t peers, lanes, sessions, regions, grants, requests_pending, batches;
 };
 NEAP_API void neap_engine_stats(const struct neap_engine *engine, struct neap_engine_stats *stats_p);
+
+/* --- devices ------------------------------------------------------------------------------------------------------------ */
+
+struct neap_device_info {
+	const char *name;         /* "mlx5_0"; valid as long as the engine */
+	const char *why;          /* not usable: why, in one sentence; valid until the next turn. "": usable, or not known yet */
+	bool usable;
+	uint32_t port;
+	char address[48];         /* its GID */
+	uint64_t bytes_moved;     /* through it by requests of this process, both ways */
+	uint64_t bytes_under_way; /* now */
+};
+/* The RDMA devices of a home engine, by index. NEAP_ENODEV: there is none of that index. */
+NEAP_API int neap_engine_device(const struct neap_engine *engine, uint32_t index, struct neap_device_info *info_p);
+
+struct neap_rdma_stats {
+	uint64_t sends, repeats;  /* pieces given to devices, and those of them that had to be given again */
+	uint64_t rails_paused, probes;
+	uint32_t endpoints;       /* connections, those that are being made or unmade included */
+	uint32_t rails, rails_open;
+};
+/* NEAP_ENODEV: the engine has no RDMA transport. */
+NEAP_API int neap_engine_rdma_stats(const struct neap_engine *engine, struct neap_rdma_stats *stats_p);
 
 #ifdef __cplusplus
 }

@@ -61,4 +61,7 @@ void tool_transfer(struct tool *tool, enum neap_opcode opcode, char **words, int
 void tool_cancel(struct tool *tool, const char *tag);
 void tool_status(struct tool *tool, const char *tag, uint32_t index);
 
+/* tool_devices.c: commands about RDMA devices; false: it is another one. */
+bool tool_devices_command(struct tool *tool, char **words, int count);
+
 #endif

@@ -16,6 +16,8 @@ static uint64_t metadata_ms, metadata_refresh_ms, metadata_lease_ms;
 static uint64_t progress_ms, connect_ms, handshake_ms, drain_ms, first_header_ms, lanes, retries, retries_backoff_ms;
 static uint64_t handshake_port, data_port, port_min, port_max, requests_max, sessions_max, handshake_sessions_max,
 	requests_per_peer;
+static const char *protocol, *device_filter;
+static uint64_t silence_retries, endpoints_max, mtu_bytes, region_max_bytes;
 static bool plain, v1, v1_sent, checksum, no_local;
 
 static const struct app_flag flags[] = {
@@ -51,6 +53,12 @@ static const struct app_flag flags[] = {
 	{"v1_sent", APP_FLAG_SWITCH, &v1_sent, NULL, 0, 0, ""},
 	{"checksum", APP_FLAG_SWITCH, &checksum, NULL, 0, 0, ""},
 	{"no_local", APP_FLAG_SWITCH, &no_local, NULL, 0, 0, ""},
+	{"protocol", APP_FLAG_TEXT, &protocol, NULL, 0, 0, ""},
+	{"device_filter", APP_FLAG_TEXT, &device_filter, NULL, 0, 0, ""},
+	{"silence_retries", APP_FLAG_NUMBER, &silence_retries, NULL, 0, 7, ""},
+	{"endpoints_max", APP_FLAG_NUMBER, &endpoints_max, NULL, 0, 65535, ""},
+	{"mtu_bytes", APP_FLAG_NUMBER, &mtu_bytes, NULL, 0, 4096, ""},
+	{"region_max_bytes", APP_FLAG_NUMBER, &region_max_bytes, NULL, 0, 0, ""},
 };
 static const struct app_program program = {
 	.name = "transfer_tool",
@@ -93,6 +101,12 @@ static void engine_options(struct neap_engine_options *o)
 	o->v1_sent_is_done = v1_sent;
 	o->checksum = checksum;
 	o->no_local_path = no_local;
+	o->protocol = protocol;
+	o->device_filter = device_filter;
+	o->rdma.silence_retries = (uint32_t)silence_retries;
+	o->rdma.endpoints_max = (uint32_t)endpoints_max;
+	o->rdma.mtu_bytes = (uint32_t)mtu_bytes;
+	o->rdma.region_max_bytes = region_max_bytes;
 }
 
 /* --- the loop ---------------------------------------------------------------------------------------------- */

@@ -13,7 +13,6 @@ import tool  # noqa: E402
 
 MIB = 1 << 20
 TARGET, SOURCE = ("rxe0", "rxe1"), ("rxe2", "rxe3")
-RETRY = "retry_count=4"  # a silent peer is noticed in a third of a second here
 tool.PATIENCE = 60  # an emulated machine
 
 
@@ -23,7 +22,7 @@ def shell(*words):
 
 class Rdma(tool.Case):
     def start(self, devices, *flags, **options):
-        return tool.Tool("protocol=rdma", "device_filter=" + ",".join(devices), "local_name=10.77.0.%d" % (int(devices[0][3:]) + 1), RETRY,
+        return tool.Tool("protocol=rdma", "device_filter=" + ",".join(devices), "local_name=10.77.0.%d" % (int(devices[0][3:]) + 1),
                          *flags, **options)
 
     def pair(self, target_bytes, source_bytes=None, *flags):

@@ -496,6 +496,15 @@ void neap_rdma_endpoints_close(struct neap_rdma_endpoints *endpoints, void (*clo
 	neap_reactor_touch(endpoints->reactor);
 }
 
+void neap_rdma_endpoints_retire(struct neap_rdma_endpoints *endpoints, const char *why)
+{
+	struct rdma_endpoint *endpoint;
+	uint32_t index = 0;
+	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
+		rdma_endpoint_fail(endpoint, NEAP_CAUSE_NONE, "%s", why);
+	neap_reactor_touch(endpoints->reactor);
+}
+
 static void stop(struct neap_dependent *dependent)
 {
 	neap_rdma_endpoints_close(SET_OF(dependent, dependent), NULL, NULL);

@@ -140,6 +140,9 @@ void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *endpoint, uint32_t 
 /* It has failed, or is not wanted any more. `cause`, `why`: the first one counts. */
 void neap_rdma_endpoint_retire(struct neap_rdma_endpoint *endpoint, enum neap_cause cause, const char *why);
 
+/* The same for all that there are, without blame. */
+void neap_rdma_endpoints_retire(struct neap_rdma_endpoints *endpoints, const char *why);
+
 /* A type-0 request came; `ticket` is the handshake service's for the answer. Called by the engine's handshake handler, which answers as
  * this does: 0 with *reply filled, or NEAP_HANDSHAKE_LATER. */
 int neap_rdma_endpoints_asked(struct neap_rdma_endpoints *endpoints, uint64_t ticket, const struct neap_connection_message *request,

@@ -183,6 +183,12 @@ void neap_rdma_initiator_queue_changed(struct neap_rdma_initiator *initiator, st
 	}
 }
 
+void neap_rdma_initiator_device(const struct neap_rdma_initiator *initiator, uint32_t device, uint64_t *moved_p, uint64_t *under_way_p)
+{
+	*moved_p = initiator->device_moved[device];
+	*under_way_p = initiator->device_bytes[device];
+}
+
 void neap_rdma_initiator_stats(const struct neap_rdma_initiator *initiator, struct neap_rdma_initiator_stats *stats_p)
 {
 	uint32_t index = 0;

@@ -67,6 +67,9 @@ void neap_rdma_initiator_completed(struct neap_rdma_initiator *initiator, struct
                                    const struct neap_verbs_completion *completions, uint32_t count);
 void neap_rdma_initiator_queue_changed(struct neap_rdma_initiator *initiator, struct neap_rdma_queue *queue);
 
+/* Bytes of one device, by the topology's index. */
+void neap_rdma_initiator_device(const struct neap_rdma_initiator *initiator, uint32_t device, uint64_t *moved_p, uint64_t *under_way_p);
+
 /* What has happened so far, for statistics and tests. */
 struct neap_rdma_initiator_stats {
 	uint64_t pieces_posted, pieces_repeated, probes, rails_paused;

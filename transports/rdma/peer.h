@@ -154,6 +154,7 @@ struct neap_rdma_initiator {
 	struct neap_pool peers, rails, requests, pieces;
 	struct neap_rdma_queue *queue_of[NEAP_DEVICES_MAX]; /* by the topology's index; NULL: none */
 	uint64_t device_bytes[NEAP_DEVICES_MAX];            /* under way through each device of ours */
+	uint64_t device_moved[NEAP_DEVICES_MAX];            /* so far */
 	struct neap_rdma_gather gathers[NEAP_RDMA_GATHERS];
 	uint64_t version; /* raised when a device of ours comes or goes */
 	uint64_t lot;     /* decides between equal paths: chance at first, then another one each time */

@@ -289,6 +289,8 @@ static void destroy(struct neap_transport *transport)
 
 static const struct neap_transport_ops rdma_ops = {
 	.name = "rdma",
+	.device = neap_rdma_device_info,
+	.rdma_stats = neap_rdma_fill_stats,
 	.submit = submit,
 	.room = room,
 	.cancel = cancel,

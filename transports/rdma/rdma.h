@@ -23,6 +23,9 @@ struct neap_rdma_surroundings {
 int neap_rdma_transport_create_in(struct neap_transport **transport_p, struct neap_engine *engine,
                                   const struct neap_rdma_surroundings *surroundings, char *why, size_t why_size);
 
+/* Tears down every connection in a proper way; what is under way is repeated over new ones. For tests. */
+void neap_rdma_transport_retire_endpoints(struct neap_transport *transport);
+
 /* Jobs that the transport of an engine may have under way. */
 uint32_t neap_rdma_jobs_max(const struct neap_engine_options *options, uint32_t devices);
 

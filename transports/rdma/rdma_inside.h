@@ -95,6 +95,11 @@ void neap_rdma_publish_bytes(const struct neap_rdma *rdma, uint64_t *fixed_p, ui
 int neap_rdma_publish(struct neap_rdma *rdma, struct neap_descriptor *descriptor, bool buffers, char *why, size_t why_size);
 void neap_rdma_unpublish(struct neap_rdma *rdma, struct neap_descriptor *descriptor);
 
+/* --- what users are told (rdma_info.c) */
+
+int neap_rdma_device_info(const struct neap_transport *transport, uint32_t index, struct neap_device_info *info_p);
+void neap_rdma_fill_stats(const struct neap_transport *transport, struct neap_rdma_stats *stats_p);
+
 /* --- lanes: queues, endpoints, the initiator (rdma_lanes.c) */
 
 /* Devices are there, and none of them has changed yet. NEAP_ENOMEM, NEAP_ELIMIT. */

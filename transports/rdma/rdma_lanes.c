@@ -103,6 +103,7 @@ static int begin_endpoints(struct neap_rdma *rdma)
 		.traffic_class = (uint8_t)given->traffic_class,
 		.service_level = (uint8_t)given->service_level,
 		.pkey_index = (uint16_t)given->pkey_index,
+		.retry_count = (uint8_t)given->silence_retries,
 		.handshake_timeout_ns = engine->handshake_timeout_ms * UINT64_C(1000000),
 		.progress_timeout_ns = engine->progress_timeout_ms * UINT64_C(1000000),
 		.drain_timeout_ns = engine->drain_timeout_ms * UINT64_C(1000000),
