@@ -26,6 +26,7 @@ static struct neap_verbs_qp *peer_of(const struct neap_verbs_qp *qp)
 static bool reaches(const struct neap_verbs_qp *qp, const struct neap_verbs_qp *peer)
 {
 	return peer && (peer->state == NEAP_QP_RTR || peer->state == NEAP_QP_RTS) &&
+	       peer->attributes.receive_psn == qp->attributes.send_psn &&
 	       qp->pd->context->device->port.status == NEAP_PORT_ACTIVE && peer->pd->context->device->port.status == NEAP_PORT_ACTIVE;
 }
 

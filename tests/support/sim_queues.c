@@ -177,6 +177,7 @@ static void take_attributes(struct neap_verbs_qp *qp, const struct neap_verbs_qp
 		merged.retry_count = change->retry_count;
 		merged.rnr_retry = change->rnr_retry;
 		merged.reads_max = change->reads_max;
+		merged.send_psn = change->send_psn;
 	}
 	qp->attributes = merged;
 }
@@ -227,6 +228,9 @@ static int destroy_qp(struct neap_verbs_qp *qp)
 {
 	struct sim_verbs *sim = sim_of(qp);
 	struct neap_verbs_qp **at = &sim->qps;
+	int error = sim_fails(sim, SIM_DESTROY_QP);
+	if (error)
+		return error;
 	while (*at != qp)
 		at = &(*at)->next;
 	*at = qp->next;

@@ -4,6 +4,7 @@
  * - A READ whose region goes away midway succeeds with bytes missing (fences.md 4).
  * - Completions are late, in order within a QP and in any order between QPs.
  * - A refused operation moves both QPs of the pair to ERR; what is behind it is flushed.
+ * - Sequence numbers that do not fit, and a path MTU that differs, are met as the hardware meets them: with silence and a refusal.
  * - retry_count 7 never gives up (rdma-observed 7); less gives up after its time.
  * - A QP that is reset or destroyed takes along the completions it owes.
  * - A CQ that overruns fails the test, unless `overruns_allowed`.
@@ -34,6 +35,7 @@ enum sim_call {
 	SIM_CREATE_CQ,
 	SIM_CREATE_QP,
 	SIM_MODIFY_QP,
+	SIM_DESTROY_QP,
 	SIM_POST_SEND,
 	SIM_FREE_PD,
 	SIM_CLOSE,

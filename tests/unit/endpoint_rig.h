@@ -250,21 +250,8 @@ static inline void node_end(struct node *node)
 
 /* --- both */
 
-static inline void begin_seeded(uint64_t seed)
-{
-	rig_begin();
-	paired_net_begin(&net, rig.reactor, seed);
-	rig.sim.random = seed;
-	sent_count = completed_well = completed_badly = 0;
-	memset(sents, 0, sizeof sents);
-	node_begin(&nodes[0], "rxe0", 7000);
-	node_begin(&nodes[1], "rxe1", 7001);
-	rig_pass(10 * MS);
-	ck_assert(nodes[0].queue.usable && nodes[1].queue.usable);
-}
-
 /* Short times, so that what is waited for is seen. */
-static inline void begin(void)
+static inline void begin_seeded(uint64_t seed)
 {
 	endpoint_options = (struct neap_rdma_endpoint_options){
 		.endpoints_max = 8,
@@ -276,6 +263,19 @@ static inline void begin(void)
 		.slow_ns = 50 * MS,
 		.timeout = 10,
 	};
+	rig_begin();
+	paired_net_begin(&net, rig.reactor, seed);
+	rig.sim.random = seed;
+	sent_count = completed_well = completed_badly = 0;
+	memset(sents, 0, sizeof sents);
+	node_begin(&nodes[0], "rxe0", 7000);
+	node_begin(&nodes[1], "rxe1", 7001);
+	rig_pass(10 * MS);
+	ck_assert(nodes[0].queue.usable && nodes[1].queue.usable);
+}
+
+static inline void begin(void)
+{
 	begin_seeded(7);
 }
 
@@ -321,6 +321,22 @@ static inline void ck_state(const struct user *user, uint8_t state)
 {
 	ck_assert_msg(state_of(user) == state, "%s, not %s", neap_machine_state_name(&user->base.endpoint->machine),
 	              neap_fsm_rdma_endpoint.states[state].name);
+}
+
+/* Time passes until the endpoint is there. */
+static inline void until(const struct user *user, uint8_t state)
+{
+	for (int i = 0; i < 100000 && user->base.endpoint && state_of(user) != state; i++)
+		rig_pass(MS / 10);
+	ck_assert_ptr_nonnull(user->base.endpoint);
+	ck_state(user, state);
+}
+
+static inline void until_gone(const struct user *user)
+{
+	for (int i = 0; i < 5000 && user->gone == 0; i++)
+		rig_pass(MS);
+	ck_assert_uint_eq(user->gone, 1);
 }
 
 /* The only endpoint of a process that does not leave; NULL: none. */

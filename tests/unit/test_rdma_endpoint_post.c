@@ -1,0 +1,493 @@
+/* Sends through endpoints: room and shares, completions that are owed, silence, ends and fences; and which endpoints make room for others. */
+#include "tests/unit/endpoint_rig.h"
+
+static struct user here, there;
+
+static void open_one(void)
+{
+	begin();
+	use(&nodes[0], &here);
+	until(&here, rdma_endpoint_READY);
+	node_register(&nodes[0]);
+	node_register(&nodes[1]);
+}
+
+static struct neap_rdma_endpoint *endpoint(void)
+{
+	return here.base.endpoint;
+}
+
+/* --- room */
+
+START_TEST(contiguous_parts_over_all_queue_pairs)
+{
+	open_one();
+	ck_assert_uint_eq(neap_rdma_endpoint_room(endpoint()), 16);
+	ck_assert_uint_eq(post(&nodes[0], &here, 5, NEAP_VERBS_WRITE, 100), 5);
+	ck_assert_uint_eq(endpoint()->qps[0].posted, 3);
+	ck_assert_uint_eq(endpoint()->qps[1].posted, 2);
+	ck_assert_uint_eq(endpoint()->bytes, 500);
+	ck_assert_uint_eq(nodes[0].queue.bytes, 500);
+	ck_assert_uint_eq(nodes[0].queue.owed, 5);
+	ck_assert_uint_eq(neap_rdma_endpoint_room(endpoint()), 11);
+	ck_assert_uint_eq(post(&nodes[0], &here, 1, NEAP_VERBS_WRITE, 100), 1); /* the other one first */
+	ck_assert_uint_eq(endpoint()->qps[1].posted, 3);
+	ck_assert_uint_eq(post(&nodes[0], &here, 20, NEAP_VERBS_WRITE, 100), 10); /* what there is room for */
+	ck_assert_uint_eq(endpoint()->qps[0].posted, 8);
+	ck_assert_uint_eq(endpoint()->qps[1].posted, 8);
+	ck_assert_uint_eq(neap_rdma_endpoint_room(endpoint()), 0);
+	ck_assert_uint_eq(post(&nodes[0], &here, 1, NEAP_VERBS_WRITE, 100), 0);
+	ck_assert_uint_eq(here.room, 0);
+	rig_pass(20 * MS);
+	ck_assert_uint_eq(completed_well, 16);
+	ck_assert_uint_ge(here.room, 1);
+	ck_assert_uint_eq(neap_rdma_endpoint_room(endpoint()), 16);
+	ck_assert_uint_eq(endpoint()->bytes + nodes[0].queue.bytes + nodes[0].queue.owed, 0);
+	end();
+}
+END_TEST
+
+/* One is full, the other has room: the rest goes there. */
+START_TEST(parts_are_not_equal_when_they_cannot_be)
+{
+	open_one();
+	uint32_t first = ((struct rdma_endpoint *)(void *)endpoint())->next_qp;
+	endpoint()->qps[first].posted = 7;
+	endpoint()->owed = 7;
+	nodes[0].queue.owed = 7;
+	ck_assert_uint_eq(post(&nodes[0], &here, 8, NEAP_VERBS_WRITE, 10), 8);
+	ck_assert_uint_eq(endpoint()->qps[first].posted, 8);
+	ck_assert_uint_eq(endpoint()->qps[!first].posted, 7);
+	endpoint()->qps[first].posted -= 7;
+	endpoint()->owed -= 7;
+	nodes[0].queue.owed -= 7;
+	rig_pass(20 * MS);
+	ck_assert_uint_eq(endpoint()->owed, 0);
+	end();
+}
+END_TEST
+
+/* The queue is shared: who found it full is told when others give back. */
+START_TEST(room_in_the_queue_is_everybodys)
+{
+	open_one();
+	uint32_t taken = neap_rdma_queue_take(&nodes[0].queue, 1000);
+	ck_assert_uint_eq(taken, 300);
+	neap_rdma_queue_give(&nodes[0].queue, 3);
+	ck_assert_uint_eq(neap_rdma_endpoint_room(endpoint()), 3);
+	ck_assert_uint_eq(post(&nodes[0], &here, 3, NEAP_VERBS_WRITE, 10), 3);
+	ck_assert_uint_eq(neap_rdma_endpoint_room(endpoint()), 0);
+	rig_pass(20 * MS);
+	ck_assert_uint_ge(here.room, 1);
+	ck_assert_uint_eq(neap_rdma_endpoint_room(endpoint()), 3);
+	neap_rdma_queue_give(&nodes[0].queue, 297);
+	end();
+}
+END_TEST
+
+START_TEST(the_device_refuses_a_send)
+{
+	open_one();
+	sim_verbs_fail(&rig.sim, SIM_POST_SEND, (uint32_t)_i, -ENOMEM);
+	ck_assert_uint_eq(post(&nodes[0], &here, 6, NEAP_VERBS_WRITE, 100), (uint32_t)_i - 1);
+	ck_assert(endpoint()->leaving);
+	ck_assert_uint_eq(endpoint()->owed, (uint32_t)_i - 1);
+	ck_assert_uint_eq(post(&nodes[0], &here, 1, NEAP_VERBS_WRITE, 100), 0);
+	until_gone(&here);
+	ck_assert_uint_eq(here.cause, NEAP_CAUSE_CONNECT_FAILED);
+	ck_assert_str_eq(here.why, "rxe0 to 127.0.0.1:7001@rxe1: the device does not take a send: Cannot allocate memory");
+	ck_assert_uint_eq(completed_well + completed_badly, (uint32_t)_i - 1); /* each that was posted came back */
+	ck_assert_uint_eq(nodes[0].queue.owed, 0);
+	end();
+}
+END_TEST
+
+/* --- silence */
+
+/* retry_count 7 never gives up on Soft-RoCE: our own clock does. */
+START_TEST(nothing_is_done)
+{
+	begin();
+	nodes[0].endpoints->options.retry_count = 7;
+	use(&nodes[0], &here);
+	until(&here, rdma_endpoint_READY);
+	node_register(&nodes[0]);
+	node_register(&nodes[1]);
+	ck_assert_uint_eq(post(&nodes[0], &here, 2, NEAP_VERBS_WRITE, 10), 2);
+	rig_pass(300 * MS); /* idle time does not count */
+	sim_verbs_set_port(&rig.sim, rig.rxe1, NEAP_PORT_DOWN); /* its endpoint goes, and nobody says so */
+	rig_pass(50 * MS);
+	ck_assert_uint_eq(post(&nodes[0], &here, 2, NEAP_VERBS_WRITE, 10), 2);
+	rig_pass(390 * MS);
+	ck_assert_uint_eq(here.leaving, 0);
+	rig_pass(20 * MS);
+	ck_assert_uint_eq(here.leaving, 1);
+	ck_assert_uint_eq(here.cause, NEAP_CAUSE_NO_PROGRESS);
+	ck_assert_str_eq(here.why, "rxe0 to 127.0.0.1:7001@rxe1: nothing was done for 400 ms (progress_timeout_ms)");
+	until_gone(&here);
+	ck_assert_uint_eq(completed_badly, 2); /* flushed */
+	end();
+}
+END_TEST
+
+/* Slow is not silent: each completion counts. */
+START_TEST(slow_is_not_silent)
+{
+	open_one();
+	rig.sim.latency_max_ns = 150 * MS;
+	for (int i = 0; i < 8; i++) {
+		ck_assert_uint_eq(post(&nodes[0], &here, 2, NEAP_VERBS_WRITE, 10), 2);
+		rig_pass(150 * MS);
+	}
+	ck_assert_uint_eq(here.leaving, 0);
+	end();
+}
+END_TEST
+
+/* --- the end */
+
+START_TEST(what_is_owed_is_waited_for)
+{
+	open_one();
+	rig.sim.latency_max_ns = 20 * MS;
+	ck_assert_uint_eq(post(&nodes[0], &here, 10, NEAP_VERBS_WRITE, 100), 10);
+	neap_rdma_endpoint_retire(endpoint(), NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	ck_state(&here, rdma_endpoint_DRAINING);
+	until_gone(&here);
+	ck_assert_uint_eq(completed_well + completed_badly, 10);
+	ck_assert_uint_eq(nodes[0].queue.owed, 0);
+	end();
+}
+END_TEST
+
+/* Some never come: their places in the queue are given back once the queue pairs are destroyed. */
+START_TEST(what_does_not_come_is_given_up)
+{
+	open_one();
+	rig.sim.latency_max_ns = 100000 * MS;
+	ck_assert_uint_eq(post(&nodes[0], &here, 10, NEAP_VERBS_WRITE, 100), 10);
+	neap_rdma_endpoint_retire(endpoint(), NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	rig_pass(190 * MS);
+	ck_state(&here, rdma_endpoint_DRAINING);
+	until_gone(&here);
+	ck_assert_uint_lt(completed_well + completed_badly, 10);
+	ck_assert_uint_eq(nodes[0].queue.owed, 0);
+	ck_assert_uint_eq(nodes[0].queue.bytes, 0);
+	rig.sim.latency_max_ns = 50000;
+	end();
+}
+END_TEST
+
+START_TEST(a_send_that_fails_ends_it)
+{
+	open_one();
+	nodes[1].keys.rkey ^= 0x1000;
+	here.fence = true;
+	ck_assert_uint_eq(post(&nodes[0], &here, 4, NEAP_VERBS_WRITE, 100), 4);
+	until_gone(&here);
+	ck_assert_uint_eq(here.cause, NEAP_CAUSE_PEER_RESET);
+	ck_assert_uint_eq(completed_well, 0);
+	ck_assert_uint_eq(completed_badly, 4);
+	ck_assert(here.base.fenced);
+	ck_assert_uint_eq(neap_rdma_endpoints_count(nodes[1].endpoints), 0); /* so it is */
+	nodes[1].keys.rkey ^= 0x1000;
+	use(&nodes[0], &here);
+	until(&here, rdma_endpoint_READY);
+	ck_carries(&nodes[0], &here);
+	end();
+}
+END_TEST
+
+/* Both want the other's half gone at the same time: neither waits for the other's fence. */
+START_TEST(both_fence_each_other)
+{
+	open_one();
+	use(&nodes[1], &there);
+	here.fence = there.fence = true;
+	ck_assert_uint_eq(post(&nodes[0], &here, 4, NEAP_VERBS_WRITE, 100), 4);
+	ck_assert_uint_eq(post(&nodes[1], &there, 4, NEAP_VERBS_WRITE, 100), 4);
+	neap_rdma_endpoint_retire(here.base.endpoint, NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	neap_rdma_endpoint_retire(there.base.endpoint, NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	uint64_t begun_ns = rig.now_ns;
+	until_gone(&here);
+	until_gone(&there);
+	ck_assert_uint_lt(rig.now_ns - begun_ns, 100 * MS);
+	ck_assert(here.base.fenced && there.base.fenced);
+	end();
+}
+END_TEST
+
+START_TEST(a_fence_that_is_not_to_be_had)
+{
+	open_one();
+	here.fence = true;
+	if (_i == 0) {
+		neap_handshake_service_destroy(nodes[1].service); /* the peer is not there any more */
+		rig_pass(MS);
+	} else if (_i == 1) {
+		nodes[1].deaf = true;
+	} else {
+		node_deregister(&nodes[1]);
+		node_restart(&nodes[1]); /* another process cannot speak for the one that has died */
+	}
+	neap_rdma_endpoint_retire(endpoint(), NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	until_gone(&here);
+	ck_assert(!here.base.fenced);
+	if (_i == 0)
+		node_serve(&nodes[1]);
+	end();
+}
+END_TEST
+
+START_TEST(a_fence_without_a_place_for_the_call)
+{
+	open_one();
+	here.fence = true;
+	neap_handshake_caller_destroy(nodes[0].caller);
+	rig_pass(MS);
+	ck_assert_int_eq(neap_handshake_caller_create(&nodes[0].caller, rig.reactor, 1, 0, NULL), NEAP_OK);
+	nodes[0].endpoints->caller = nodes[0].caller;
+	struct neap_rdma_target target = target_of(&nodes[1]);
+	uint64_t call;
+	nodes[1].deaf = true;
+	ck_assert_int_eq(neap_handshake_call(nodes[0].caller, &target.address, NEAP_HANDSHAKE_CONNECTION, "{}", 2, 1000 * MS, NULL, NULL, &call), NEAP_OK);
+	neap_rdma_endpoint_retire(endpoint(), NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	until_gone(&here);
+	ck_assert(!here.base.fenced);
+	neap_handshake_cancel(nodes[0].caller, call);
+	end();
+}
+END_TEST
+
+/* --- users */
+
+static struct user many[3];
+static struct user *reused;
+
+static void unuse_all(struct user *user, enum neap_rdma_news news)
+{
+	if (news != NEAP_RDMA_LEAVING)
+		return;
+	for (int i = 0; i < 3; i++)
+		if (&many[i] != user && many[i].base.endpoint)
+			neap_rdma_endpoint_unuse(&many[i].base);
+}
+
+static void use_again(struct user *user, enum neap_rdma_news news)
+{
+	if (news != NEAP_RDMA_GONE)
+		return;
+	reused = user;
+	use(&nodes[0], user);
+}
+
+/* Who hears of the end takes the others off, or begins anew from inside. */
+START_TEST(users_come_and_go_from_inside)
+{
+	open_one();
+	for (int i = 0; i < 3; i++) {
+		use(&nodes[0], &many[i]);
+		many[i].then = unuse_all;
+	}
+	here.then = use_again;
+	neap_rdma_endpoint_retire(endpoint(), NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	rig_pass(50 * MS);
+	ck_assert_uint_eq(many[0].leaving + many[1].leaving + many[2].leaving, 1);
+	ck_assert_uint_eq(many[0].gone + many[1].gone + many[2].gone, 1);
+	ck_assert_ptr_eq(reused, &here);
+	ck_assert(endpoint()->usable);
+	ck_carries(&nodes[0], &here);
+	end();
+}
+END_TEST
+
+/* Several wait for the one that leaves. */
+START_TEST(successors_are_shared)
+{
+	open_one();
+	neap_rdma_endpoint_retire(endpoint(), NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	use(&nodes[0], &many[0]);
+	use(&nodes[0], &many[1]);
+	ck_assert_ptr_eq(many[0].base.endpoint, many[1].base.endpoint);
+	ck_state(&many[0], rdma_endpoint_SUCCEEDING);
+	neap_rdma_endpoint_retire(many[0].base.endpoint, NEAP_CAUSE_CANCELED_BY_USER, "neither is this");
+	use(&nodes[0], &many[2]); /* waits for the first, though the second is between */
+	ck_state(&many[2], rdma_endpoint_SUCCEEDING);
+	until(&many[2], rdma_endpoint_READY);
+	ck_assert_uint_eq(many[0].gone + many[1].gone + here.gone, 3);
+	end();
+}
+END_TEST
+
+/* --- who makes room */
+
+static int use_path(struct user *user, uint32_t n)
+{
+	static char nic[16];
+	struct neap_rdma_target target = target_of(&nodes[1]);
+	(void)snprintf(nic, sizeof nic, "other%u", n);
+	if (n > 0)
+		target.nic = nic;
+	user_begin(user);
+	return neap_rdma_endpoint_use(nodes[0].endpoints, &nodes[0].queue, &target, &user->base);
+}
+
+/* Peers of many NICs: every path is taken for this one. */
+static int pretend(struct node *node, uint64_t ticket, const struct neap_connection_message *request, struct neap_connection_message *reply)
+{
+	static struct neap_verbs_qp *qps[64];
+	static uint32_t count;
+	(void)ticket;
+	if (!node) { /* the end */
+		for (; count > 0; count--)
+			ck_assert_int_eq(rig.sim.ops.destroy_qp(qps[count - 1]), 0);
+		return 0;
+	}
+	reply->local_nic_path = strdup(request->peer_nic_path);
+	reply->peer_nic_path = strdup(request->local_nic_path);
+	reply->has_gid = true;
+	memcpy(reply->local_gid, node->queue.gid.gid, sizeof reply->local_gid);
+	reply->neap.present = true;
+	memcpy(reply->neap.instance, node->instance, sizeof node->instance);
+	reply->neap.mtu_bytes = 4096;
+	reply->neap.depth = 8;
+	reply->neap.psn_count = reply->qp_count = request->qp_count;
+	for (uint32_t i = 0; i < request->qp_count; i++) {
+		const struct neap_verbs_qp_options options = {.cq = node->queue.device->handle.cq, .send_max = 1, .receive_max = 1};
+		ck_assert_uint_lt(count, 64);
+		ck_assert_int_eq(rig.sim.ops.create_qp(node->queue.device->handle.pd, &options, &qps[count], &reply->qp_nums[i]), 0);
+		count++;
+	}
+	return NEAP_OK;
+}
+
+START_TEST(the_idle_one_makes_room)
+{
+	struct user users[9];
+	begin();
+	nodes[0].endpoints->options.endpoints_max = 4;
+	nodes[1].instead = pretend;
+	for (uint32_t n = 0; n < 4; n++) {
+		ck_assert_int_eq(use_path(&users[n], n), NEAP_OK);
+		until(&users[n], rdma_endpoint_READY);
+	}
+	ck_assert_uint_eq(neap_rdma_endpoints_count(nodes[0].endpoints), 4);
+	rig.sim.latency_max_ns = 100000 * MS;
+	node_register(&nodes[0]);
+	for (uint32_t n = 0; n < 4; n++) /* all but number 2 have work */
+		if (n != 2)
+			ck_assert_uint_eq(post(&nodes[0], &users[n], 1, NEAP_VERBS_WRITE, 10), 1);
+	ck_assert_int_eq(use_path(&users[4], 4), NEAP_OK);
+	rig_pass(50 * MS);
+	ck_assert_uint_eq(users[2].gone, 1);
+	ck_assert_uint_eq(users[2].cause, NEAP_CAUSE_NONE);
+	ck_assert_uint_eq(users[0].leaving + users[1].leaving + users[3].leaving, 0);
+	until(&users[4], rdma_endpoint_READY);
+	ck_assert_uint_eq(post(&nodes[0], &users[4], 1, NEAP_VERBS_WRITE, 10), 1);
+	ck_assert_int_eq(use_path(&users[5], 5), NEAP_EAGAIN); /* nothing in flight is ever evicted */
+	ck_assert_uint_eq(users[0].leaving + users[1].leaving + users[3].leaving + users[4].leaving, 0);
+	rig.sim.latency_max_ns = 50000;
+	node_die(&nodes[0]);
+	pretend(NULL, 0, NULL, NULL);
+	end();
+}
+END_TEST
+
+/* One that was used since the hand passed stays; what the peer opened stays one round more. */
+START_TEST(used_ones_stay)
+{
+	struct user users[9];
+	begin();
+	nodes[0].endpoints->options.endpoints_max = 3;
+	nodes[1].instead = pretend;
+	for (uint32_t n = 1; n < 4; n++) {
+		ck_assert_int_eq(use_path(&users[n], n), NEAP_OK);
+		until(&users[n], rdma_endpoint_READY);
+		((struct rdma_endpoint *)(void *)users[n].base.endpoint)->chances = n == 1 ? 3 : n == 2 ? 1 : 0;
+	}
+	ck_assert_int_eq(use_path(&users[4], 4), NEAP_OK);
+	ck_assert_uint_eq(users[3].base.endpoint->leaving, 1);
+	ck_assert_int_eq(use_path(&users[5], 5), NEAP_OK);
+	ck_assert_uint_eq(users[2].base.endpoint->leaving, 1);
+	rig_pass(50 * MS);
+	ck_assert_uint_eq(users[1].leaving, 0);
+	ck_assert_uint_eq(users[2].gone + users[3].gone, 2);
+	node_die(&nodes[0]);
+	pretend(NULL, 0, NULL, NULL);
+	end();
+}
+END_TEST
+
+/* The device has no queue pairs left: those that leave count until they are destroyed. */
+START_TEST(the_device_has_no_more)
+{
+	struct user users[4];
+	begin();
+	nodes[1].instead = pretend;
+	nodes[0].queue.device->handle.limits.qp_max = 4;
+	for (uint32_t n = 1; n < 3; n++) {
+		ck_assert_int_eq(use_path(&users[n], n), NEAP_OK);
+		until(&users[n], rdma_endpoint_READY);
+		((struct rdma_endpoint *)(void *)users[n].base.endpoint)->chances = 0;
+	}
+	ck_assert_int_eq(use_path(&users[3], 3), NEAP_EAGAIN);
+	until_gone(&users[1]);
+	ck_assert_int_eq(use_path(&users[3], 3), NEAP_OK);
+	until(&users[3], rdma_endpoint_READY);
+	ck_assert_uint_eq(users[2].leaving, 0);
+	node_die(&nodes[0]);
+	pretend(NULL, 0, NULL, NULL);
+	end();
+}
+END_TEST
+
+START_TEST(what_cannot_be_used)
+{
+	struct user user;
+	char longer[NEAP_RDMA_NIC_PATH_MAX];
+	begin();
+	struct neap_rdma_target target = target_of(&nodes[1]);
+	memset(longer, 'x', sizeof longer);
+	longer[sizeof longer - 1] = '\0';
+	target.nic = longer;
+	user_begin(&user);
+	ck_assert_int_eq(neap_rdma_endpoint_use(nodes[0].endpoints, &nodes[0].queue, &target, &user.base), NEAP_EINVAL);
+	target.nic = "rxe1";
+	ck_assert_int_eq(neap_rdma_endpoint_use(nodes[0].endpoints, &nodes[1].queue, &target, &user.base), NEAP_ENODEV); /* not one of its queues */
+	nodes[0].endpoints->pool.used += nodes[0].endpoints->pool.capacity;
+	ck_assert_int_eq(try_use(&nodes[0], &user), NEAP_EAGAIN);
+	nodes[0].endpoints->pool.used -= nodes[0].endpoints->pool.capacity;
+	ck_assert_uint_eq(neap_rdma_endpoints_jobs(&endpoint_options), 2 * (2 * 8 + 16));
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	TCase *posting = tcase_create("posting"), *ending = tcase_create("ending"), *cache = tcase_create("cache");
+	tcase_add_test(posting, contiguous_parts_over_all_queue_pairs);
+	tcase_add_test(posting, parts_are_not_equal_when_they_cannot_be);
+	tcase_add_test(posting, room_in_the_queue_is_everybodys);
+	tcase_add_loop_test(posting, the_device_refuses_a_send, 1, 7);
+	tcase_add_test(posting, nothing_is_done);
+	tcase_add_test(posting, slow_is_not_silent);
+	tcase_add_test(ending, what_is_owed_is_waited_for);
+	tcase_add_test(ending, what_does_not_come_is_given_up);
+	tcase_add_test(ending, a_send_that_fails_ends_it);
+	tcase_add_test(ending, both_fence_each_other);
+	tcase_add_loop_test(ending, a_fence_that_is_not_to_be_had, 0, 3);
+	tcase_add_test(ending, a_fence_without_a_place_for_the_call);
+	tcase_add_test(ending, users_come_and_go_from_inside);
+	tcase_add_test(ending, successors_are_shared);
+	tcase_add_test(cache, the_idle_one_makes_room);
+	tcase_add_test(cache, used_ones_stay);
+	tcase_add_test(cache, the_device_has_no_more);
+	tcase_add_test(cache, what_cannot_be_used);
+	TCase *cases[] = {posting, ending, cache};
+	Suite *suite = suite_create("rdma_endpoint_post");
+	for (int i = 0; i < 3; i++) {
+		tcase_set_timeout(cases[i], 60);
+		suite_add_tcase(suite, cases[i]);
+	}
+	return rig_run(suite);
+}
