@@ -541,6 +541,14 @@ static int by_start(const void *a, const void *b)
 
 /* Starts in order, and beside each the furthest end of all buffers that start there or before: buffers of a stranger may overlap,
  * and still a range lies inside one of them exactly when that end is not before its own. */
+/* Over RDMA a region may be told in pieces, and a request is cut where they meet. */
+static void join_touching(struct neap_descriptor *descriptor)
+{
+	for (uint32_t i = descriptor->buffer_count; i-- > 1;)
+		if (descriptor->range_starts[i] - 1 == descriptor->range_ends[i - 1])
+			descriptor->range_ends[i - 1] = descriptor->range_ends[i];
+}
+
 static bool index_ranges(struct decoding *decoding)
 {
 	struct neap_descriptor *descriptor = decoding->descriptor;
@@ -565,6 +573,8 @@ static bool index_ranges(struct decoding *decoding)
 		descriptor->range_ends[i] = i > 0 && descriptor->range_ends[i - 1] > last ? descriptor->range_ends[i - 1] : last;
 	}
 	free(order);
+	if (descriptor->protocol == NEAP_PROTOCOL_RDMA)
+		join_touching(descriptor);
 	return true;
 }
 

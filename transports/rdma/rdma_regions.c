@@ -272,7 +272,9 @@ int neap_rdma_regions_begin(struct neap_rdma *rdma)
 	if (!rdma->kept)
 		return NEAP_ENOMEM;
 	int error = neap_rdma_memory_create(rdma->reactor, rdma->verbs, rdma->helper, rdma->devices, &options, &rdma->memory);
-	if (!error)
+	if (error)
+		neap_rdma_regions_free(rdma);
+	else
 		neap_registry_keep(rdma->view->registry, &keeper);
 	return error;
 }
