@@ -92,7 +92,7 @@ static bool judge(struct neap_verbs_qp *qp, const struct neap_verbs_send *what, 
 	*status_p = NEAP_WC_SUCCESS;
 	if (qp->pd->context->device->port.status != NEAP_PORT_ACTIVE)
 		*status_p = NEAP_WC_LOCAL_QP_OPERATION; /* own NIC down, as Soft-RoCE says it */
-	else if (!sim_region(qp->pd, false, what->lkey, what->local, what->length, reads ? NEAP_VERBS_LOCAL_WRITE : 0))
+	else if (what->length && !sim_region(qp->pd, false, what->lkey, what->local, what->length, reads ? NEAP_VERBS_LOCAL_WRITE : 0))
 		*status_p = NEAP_WC_LOCAL_PROTECTION;
 	else if (!reaches(qp, peer))
 		return false;
@@ -102,7 +102,7 @@ static bool judge(struct neap_verbs_qp *qp, const struct neap_verbs_send *what, 
 		return receive(qp, peer, what, status_p);
 	else if (!(peer->attributes.access & needed))
 		*status_p = NEAP_WC_REMOTE_INVALID_REQUEST;
-	else if (!sim_region(peer->pd, true, what->rkey, what->remote, what->length, needed))
+	else if (what->length && !sim_region(peer->pd, true, what->rkey, what->remote, what->length, needed)) /* without bytes no key is looked at */
 		*status_p = NEAP_WC_REMOTE_ACCESS;
 	return true;
 }

@@ -474,12 +474,54 @@ static void write_bytes(neap_segment_id segment, void *source, void *target, uin
 	const struct neap_request request = {.opcode = NEAP_WRITE, .source = source, .segment = segment,
 	                                     .target_offset = (uintptr_t)target, .length = length, .grant = grant};
 	const struct neap_batch_options options = {.on_request = on_request};
+	char text[320];
 	finished = false;
 	ck_assert_int_eq(neap_submit(rig.sides[0].engine, &request, 1, &options, NULL), NEAP_OK);
 	ck_assert(rdma_engine_rig_until(&rig, &finished, 30000 * MS));
-	ck_assert_int_eq(outcome.status, NEAP_COMPLETED);
+	(void)neap_outcome_text(rig.sides[0].engine, &request, &outcome, text, sizeof text);
+	ck_assert_msg(outcome.status == NEAP_COMPLETED, "%s\n%s", text, rig.log);
+	rdma_engine_rig_pass(&rig, 10 * MS); /* the network acknowledges before it places */
 	ck_assert_int_eq(memcmp(source, target, length), 0);
 }
+
+static uint64_t pieces_posted(void)
+{
+	struct neap_rdma_initiator_stats stats;
+	neap_rdma_initiator_stats(rdma_engine_rig_of(&rig, 0)->initiator, &stats);
+	return stats.pieces_posted;
+}
+
+START_TEST(requests_go_over_devices)
+{
+	const struct neap_engine_options pieces = {.rdma.region_max_bytes = 16384};
+	rdma_engine_rig_begin(&rig, 4);
+	rdma_engine_rig_start(&rig, 0, 3, NULL);
+	rdma_engine_rig_start(&rig, 1, 12, &pieces);
+	(void)rdma_engine_rig_register(&rig, 1, bytes[0], BYTES, NEAP_OPEN);
+	(void)rdma_engine_rig_register(&rig, 0, bytes[2], BYTES, NEAP_CLOSED);
+	neap_segment_id segment = rdma_engine_rig_open(&rig, 0);
+	ck_assert_str_eq(protocol_of(segment), "rdma");
+	memset(bytes[2], 0x5a, BYTES);
+	write_bytes(segment, bytes[2], bytes[0], BYTES, NULL);
+	ck_assert_uint_ge(pieces_posted(), 3);
+	/* The devices go, and are back. */
+	for (int i = 0; i < 2; i++)
+		sim_verbs_set_port(&rig.sim, rig.devices[i], NEAP_PORT_DOWN);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert_str_eq(protocol_of(segment), "tcp");
+	memset(bytes[2], 0x33, BYTES);
+	uint64_t posted = pieces_posted();
+	write_bytes(segment, bytes[2], bytes[0], BYTES, NULL);
+	ck_assert_uint_eq(pieces_posted(), posted);
+	sim_verbs_set_port(&rig.sim, rig.devices[0], NEAP_PORT_ACTIVE);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert_str_eq(protocol_of(segment), "rdma");
+	memset(bytes[2], 0x44, BYTES);
+	write_bytes(segment, bytes[2], bytes[0], BYTES, NULL);
+	ck_assert_uint_gt(pieces_posted(), posted);
+	rdma_engine_rig_end(&rig);
+}
+END_TEST
 
 /* What has no key, or is not registered here, goes over TCP to a peer that has devices. */
 START_TEST(requests_that_devices_cannot_carry)
@@ -497,6 +539,7 @@ START_TEST(requests_that_devices_cannot_carry)
 	write_bytes(segment, bytes[3], bytes[0], BYTES, NULL);
 	ck_assert_int_eq(neap_grant_create(rig.sides[1].engine, bytes[1], BYTES, NEAP_MAY_WRITE, NULL, &token), NEAP_OK);
 	write_bytes(segment, bytes[2], bytes[1], BYTES, &token);
+	ck_assert_uint_eq(pieces_posted(), 0);
 	ck_assert_int_eq(neap_segment_close(rig.sides[0].engine, segment), NEAP_OK);
 	rdma_engine_rig_end(&rig);
 }
@@ -574,7 +617,7 @@ START_TEST(the_reactor_stops)
 	rdma_engine_rig_start(&rig, 0, 3, NULL);
 	(void)rdma_engine_rig_register(&rig, 0, bytes[0], BYTES, NEAP_OPEN);
 	neap_reactor_stop(rig.reactor);
-	for (int i = 0; i < 10000 && neap_reactor_run_at(rig.reactor, rig.now_ns, NULL) != NEAP_RUN_STOPPED; i++)
+	for (int i = 0; i < 100000 && neap_reactor_run_at(rig.reactor, rig.now_ns, NULL) != NEAP_RUN_STOPPED; i++)
 		rig.now_ns += MS / 10;
 	ck_assert_uint_eq(rig.devices[0]->regions + rig.devices[1]->regions, 0);
 	neap_helper_end(&rig.sides[0].helper.base);
@@ -658,6 +701,7 @@ int main(void)
 	tcase_add_test(tests, unregistered_while_it_comes_on);
 	tcase_add_test(tests, a_device_that_does_not_let_go);
 	tcase_add_test(tests, with_tcp_alone_memory_is_settled);
+	tcase_add_test(tests, requests_go_over_devices);
 	tcase_add_test(tests, requests_that_devices_cannot_carry);
 	tcase_add_test(tests, an_engine_with_tcp_reaches_one_with_devices);
 	tcase_add_test(tests, rdma_alone_needs_devices);

@@ -507,7 +507,9 @@ void neap_rdma_endpoints_retire(struct neap_rdma_endpoints *endpoints, const cha
 
 static void stop(struct neap_dependent *dependent)
 {
-	neap_rdma_endpoints_close(SET_OF(dependent, dependent), NULL, NULL);
+	struct neap_rdma_endpoints *endpoints = SET_OF(dependent, dependent);
+	if (!endpoints->options.owner_closes)
+		neap_rdma_endpoints_close(endpoints, NULL, NULL);
 }
 
 static uint64_t or_else(uint64_t value, uint64_t otherwise)

@@ -36,6 +36,7 @@ struct neap_rdma_endpoint_options {
 	/* 0: 5 s, 10 s, 30 s, 10 s, 10 s. Of each handshake call; for the peer's ack; without a completion while sends are owed one; for what
 	 * is owed once the queue pairs are in ERR; after which a call to the kernel is reported as slow, again and again. */
 	uint64_t handshake_timeout_ns, ack_timeout_ns, progress_timeout_ns, drain_timeout_ns, slow_ns;
+	bool owner_closes; /* a reactor that stops does not close them: the one who uses them does it in its order */
 };
 
 /* Answers a Connection request that was kept: neap_handshake_answer of the service it came by. From a turn. */

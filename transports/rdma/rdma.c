@@ -188,17 +188,15 @@ static void count_devices(struct neap_rdma *rdma)
 	}
 }
 
-/* Once for each reason: each device has said its own already. */
+/* Once, until one can be used again; each device has its own reasons in the log. */
 static void say_without_devices(struct neap_rdma *rdma)
 {
-	const struct neap_rdma_device *first = neap_rdma_devices_at(rdma->devices, 0);
-	char why[sizeof rdma->no_device_why];
-	(void)snprintf(why, sizeof why, "%s%s", first->why, rdma->device_count > 1 ? ", and others" : "");
-	if (strcmp(why, rdma->no_device_why) == 0)
+	if (rdma->said_none)
 		return;
-	memcpy(rdma->no_device_why, why, sizeof why);
+	rdma->said_none = true;
 	neap_log(rdma->reactor, rdma->insists ? NEAP_LOG_WARNING : NEAP_LOG_INFO, "rdma",
-	         "no RDMA device can be used (%s): all goes over TCP until one can", why);
+	         "no RDMA device can be used (%s%s): all goes over TCP until one can", neap_rdma_devices_at(rdma->devices, 0)->why,
+	         rdma->device_count > 1 ? ", and others" : "");
 }
 
 static void device_changed(void *user, struct neap_rdma_device *device)
@@ -210,7 +208,7 @@ static void device_changed(void *user, struct neap_rdma_device *device)
 	neap_rdma_lanes_device_changed(rdma, device);
 	neap_rdma_regions_devices_changed(rdma, (rdma->open & ~was_open) || rdma->settled != was_settled);
 	if (rdma->usable)
-		rdma->no_device_why[0] = '\0';
+		rdma->said_none = false;
 	else if (rdma->settled && !rdma->ending)
 		say_without_devices(rdma);
 	if (!rdma->ending)

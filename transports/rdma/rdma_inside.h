@@ -47,7 +47,7 @@ struct neap_rdma {
 	uint32_t usable;                /* devices, as they are now */
 	uint64_t open;                  /* devices that memory can come on, by bit */
 	bool settled;                   /* each device was opened, or could not be */
-	char no_device_why[NEAP_RDMA_WHY_SIZE + 32]; /* what was said of it last */
+	bool said_none;                 /* that no device can be used */
 
 	/* rdma_lanes.c */
 	char server[NEAP_NAME_MAX];     /* the part of our NIC paths before '@' */

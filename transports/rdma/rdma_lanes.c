@@ -107,6 +107,7 @@ static int begin_endpoints(struct neap_rdma *rdma)
 		.handshake_timeout_ns = engine->handshake_timeout_ms * UINT64_C(1000000),
 		.progress_timeout_ns = engine->progress_timeout_ms * UINT64_C(1000000),
 		.drain_timeout_ns = engine->drain_timeout_ms * UINT64_C(1000000),
+		.owner_closes = true,
 	};
 	const struct neap_rdma_answers answers = {.answer = answer, .user = rdma};
 	return neap_rdma_endpoints_create(rdma->reactor, rdma->verbs, rdma->helper, rdma->view->caller, &answers, rdma->server,
@@ -119,8 +120,6 @@ int neap_rdma_lanes_begin(struct neap_rdma *rdma)
 	int error = begin_queues(rdma);
 	if (!error)
 		error = begin_endpoints(rdma);
-	if (error == NEAP_ENOTSUP)
-		return NEAP_OK;
 	return error ? error : begin_initiator(rdma);
 }
 

@@ -113,7 +113,7 @@ struct neap_verbs_qp_change {
 	uint8_t timeout, retry_count, rnr_retry, reads_max; /* retry_count 7 is for ever on Soft-RoCE (rdma-observed 7) */
 };
 
-/* One piece of local memory each, always with a completion. */
+/* One piece of local memory each, always with a completion. Of length 0: none, and no key is looked at. */
 enum neap_verbs_opcode { NEAP_VERBS_WRITE, NEAP_VERBS_READ, NEAP_VERBS_SEND };
 struct neap_verbs_send {
 	uint64_t id;

@@ -450,7 +450,7 @@ static void fill_send(const struct neap_verbs_send *send, struct ibv_send_wr *wr
 	*wr = (struct ibv_send_wr){
 		.wr_id = send->id,
 		.sg_list = piece,
-		.num_sge = 1,
+		.num_sge = send->length > 0, /* a piece of 0 bytes may mean 2 GiB to a device */
 		.opcode = opcodes[send->opcode],
 		.send_flags = IBV_SEND_SIGNALED,
 	};
