@@ -51,7 +51,9 @@ struct sim_send {
 	struct neap_verbs_send what;
 	bool executed, completed; /* executed: its verdict is known; placed bytes may follow */
 	enum neap_verbs_status status;
-	uint32_t placed;   /* bytes that have arrived */
+	uint32_t placed;   /* bytes that have arrived in memory */
+	unsigned char *bytes;         /* of a WRITE that has completed and is not in memory yet */
+	struct neap_verbs_mr *target; /* where they go; NULL: that is gone */
 	uint64_t due_ns;   /* when something happens to it next */
 	uint64_t first_ns; /* when it was first tried without success; 0: not yet */
 };
@@ -87,6 +89,7 @@ static inline struct sim_send *sim_head(const struct neap_verbs_qp *qp)
 }
 /* sim_network.c */
 void sim_network_run(struct sim_verbs *sim);  /* all that is due */
+void sim_network_settle(struct sim_verbs *sim, const struct neap_verbs_mr *region, const struct neap_verbs_qp *of);
 void sim_network_wake(struct sim_verbs *sim); /* the timer, at what is due next */
 
 #endif

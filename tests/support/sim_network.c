@@ -3,6 +3,7 @@
  * judged. */
 #include "tests/support/sim_inside.h"
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint64_t delay_ns(struct sim_verbs *sim)
@@ -40,17 +41,27 @@ static uint64_t patience_ns(const struct neap_verbs_qp *qp)
 
 /* --- bytes */
 
-/* One piece of a WRITE that is not there yet, if its region is still what it was. */
-static void place(struct neap_verbs_qp *qp, struct sim_send *send)
+/* A WRITE is acknowledged: its bytes are at the peer's device, whatever becomes of the buffer they came from, and not in memory yet. */
+static void take_off(struct neap_verbs_qp *qp, struct sim_send *send)
 {
-	struct neap_verbs_qp *peer = peer_of(qp);
-	const struct neap_verbs_send *what = &send->what;
-	uint32_t left = what->length - send->placed, piece = left < SIM_MTU_BYTES ? left : SIM_MTU_BYTES;
-	uint64_t to = what->remote + send->placed;
-	if (peer && sim_region(peer->pd, true, what->rkey, to, piece, NEAP_VERBS_REMOTE_WRITE) &&
-	    sim_region(qp->pd, false, what->lkey, what->local + send->placed, piece, 0))
-		memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)(what->local + send->placed), piece);
+	send->bytes = malloc(send->what.length);
+	ck_assert_ptr_nonnull(send->bytes);
+	memcpy(send->bytes, (const void *)(uintptr_t)send->what.local, send->what.length);
+	send->target = sim_region(peer_of(qp)->pd, true, send->what.rkey, send->what.remote, send->what.length, NEAP_VERBS_REMOTE_WRITE);
+}
+
+/* One piece of it, if its region is still there. */
+static void place(struct sim_send *send)
+{
+	uint32_t left = send->what.length - send->placed, piece = left < SIM_MTU_BYTES ? left : SIM_MTU_BYTES;
+	if (send->target)
+		memcpy((void *)(uintptr_t)(send->what.remote + send->placed), send->bytes + send->placed, piece);
 	send->placed += piece;
+	if (send->placed < send->what.length)
+		return;
+	free(send->bytes);
+	send->bytes = NULL;
+	send->target = NULL;
 }
 
 /* Bytes that are still coming for a READ that is on its way: pieces whose region went away are missing. */
@@ -147,6 +158,8 @@ static void complete_head(struct neap_verbs_qp *qp, struct sim_send *send)
 	bool failed = send->status != NEAP_WC_SUCCESS && send->status != NEAP_WC_FLUSHED;
 	sim_complete(qp, send->what.id, send->status, 0);
 	send->completed = true;
+	if (send->status == NEAP_WC_SUCCESS && send->what.opcode == NEAP_VERBS_WRITE && send->what.length > 0)
+		take_off(qp, send);
 	if (failed)
 		refuse(qp, send->status);
 	if (send->status != NEAP_WC_SUCCESS || send->what.opcode != NEAP_VERBS_WRITE || send->what.length == 0)
@@ -158,7 +171,8 @@ static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_n
 	struct sim_verbs *sim = qp->pd->context->sim;
 	send->due_ns = now_ns + delay_ns(sim);
 	if (send->completed) { /* a WRITE: its bytes */
-		place(qp, send);
+		if (send->bytes)
+			place(send);
 		if (send->placed == send->what.length)
 			pop(qp);
 	} else if (send->executed) {
@@ -172,6 +186,22 @@ static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_n
 		send->executed = true;
 	} else {
 		wait_on(qp, send, now_ns);
+	}
+}
+
+static void place_rest(struct sim_send *send)
+{
+	while (send && send->completed && send->bytes)
+		place(send);
+}
+
+/* Devices wait for what they have accepted before they let go of a region or a queue pair. */
+void sim_network_settle(struct sim_verbs *sim, const struct neap_verbs_mr *region, const struct neap_verbs_qp *of)
+{
+	for (struct neap_verbs_qp *qp = sim->qps; qp; qp = qp->next) {
+		struct sim_send *send = head_of(qp);
+		if (send && send->completed && ((region && send->target == region) || qp == of || (of && peer_of(qp) == of)))
+			place_rest(send);
 	}
 }
 

@@ -210,10 +210,12 @@ static int modify_qp(struct neap_verbs_qp *qp, const struct neap_verbs_qp_change
 		sim_qp_fails(qp);
 		return 0;
 	}
-	if (change->to == NEAP_QP_RESET)
+	if (change->to == NEAP_QP_RESET) {
+		sim_network_settle(sim_of(qp), NULL, qp);
 		drop_completions(qp);
-	else
+	} else {
 		take_attributes(qp, change);
+	}
 	set_qp_state(qp, change->to);
 	return 0;
 }
@@ -231,6 +233,7 @@ static int destroy_qp(struct neap_verbs_qp *qp)
 	int error = sim_fails(sim, SIM_DESTROY_QP);
 	if (error)
 		return error;
+	sim_network_settle(sim, NULL, qp);
 	while (*at != qp)
 		at = &(*at)->next;
 	*at = qp->next;

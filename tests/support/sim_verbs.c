@@ -207,6 +207,7 @@ static int deregister_memory(struct neap_verbs_mr *mr)
 	int error = sim_fails(pd->context->sim, SIM_DEREGISTER);
 	if (error)
 		return error;
+	sim_network_settle(pd->context->sim, mr, NULL);
 	while (*at != mr)
 		at = &(*at)->next;
 	*at = mr->next;

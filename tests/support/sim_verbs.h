@@ -1,6 +1,7 @@
 /* Verbs that are played, crueller than hardware (models.md D.3): in virtual time, from a seed, over this process's real memory.
  *
- * - A WRITE completes before its bytes are placed, in pieces; a READ, or anything else behind it on the same QP, waits for them.
+ * - A WRITE completes before its bytes are placed, in pieces; a READ, or anything else behind it on the same QP, waits for them. They are
+ *   not lost, whatever happens to QPs and regions: those who destroy them wait for what the device has accepted.
  * - A READ whose region goes away midway succeeds with bytes missing (fences.md 4).
  * - Completions are late, in order within a QP and in any order between QPs.
  * - A refused operation moves both QPs of the pair to ERR; what is behind it is flushed.

@@ -119,7 +119,8 @@ static bool search(struct search *what, struct neap_path *path_p)
 	return neap_path_choose(&question, path_p);
 }
 
-/* The best path is opened when nobody has opened it yet; meanwhile the best of those that are open is taken. NULL: none, now. */
+/* The best path is opened when nobody has opened it yet; meanwhile the best of those that are open is taken, but not for everything: there
+ * shall be work for the best one when it is open. NULL: none, now. */
 static struct neap_rdma_rail *choose(struct search *what)
 {
 	struct neap_rdma_peer *peer = what->peer;
@@ -134,8 +135,12 @@ static struct neap_rdma_rail *choose(struct search *what)
 		neap_rdma_rail_want(rail);
 	if (rail && rail->open && neap_rdma_endpoint_room(rail->user.endpoint) > gathered_for(peer, rail))
 		return rail;
+	bool opens = rail && !rail->open;
 	what->now = true;
-	return search(what, &path) ? neap_rdma_rail_of(peer, path) : NULL;
+	if (!search(what, &path))
+		return NULL;
+	rail = neap_rdma_rail_of(peer, path);
+	return opens && rail->pieces.count >= NEAP_RDMA_AHEAD ? NULL : rail;
 }
 
 /* --- pieces --------------------------------------------------------------------------------------------------------------------------------- */
@@ -171,6 +176,7 @@ static void load(const struct search *what, struct neap_rdma_rail *rail, struct 
 	piece->rail = rail;
 	piece->local = rail->local;
 	piece->remote = rail->remote;
+	piece->seen = (uint32_t)peer->segment->refreshed;
 	piece->rkey = neap_rdma_descriptor(peer)->buffers[what->there->buffer].rkeys[rail->remote];
 	gather->pieces[gather->count] = piece;
 	gather->sends[gather->count++] = (struct neap_verbs_send){
@@ -264,6 +270,8 @@ void neap_rdma_peer_feed(struct neap_rdma_peer *peer)
 {
 	bool more = true;
 	uint32_t left = NEAP_RDMA_FEED;
+	if (peer->keys_doubted)
+		return;
 	while (more && left > 0 && (peer->again.first || peer->queued.first)) {
 		more = peer->again.first ? feed_again(peer) : feed_queued(peer);
 		left--;

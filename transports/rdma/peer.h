@@ -14,8 +14,8 @@
 #define NEAP_RDMA_FEED 512u        /* pieces cut and posted in one piece of work */
 #define NEAP_RDMA_GATHER 32u       /* sends handed to an endpoint at once */
 #define NEAP_RDMA_GATHERS 4u       /* rails that are gathered for at the same time */
+#define NEAP_RDMA_AHEAD 64u        /* pieces on a rail while a better one is being opened */
 #define NEAP_RDMA_RAILS_MAX 256u   /* of one peer */
-#define NEAP_RDMA_REFUSALS_MAX 2u  /* of one request, with a fresh descriptor in between */
 #define NEAP_RDMA_FLUSHES_MAX 64u  /* of one piece: it was behind others that failed */
 
 struct neap_rdma_peer;
@@ -31,8 +31,8 @@ struct neap_rdma_request {
 	uint32_t pieces;    /* that exist */
 	uint8_t place;      /* enum neap_rdma_place */
 	uint8_t status, cause; /* stopped: as it shall end */
-	uint8_t refusals;
 	int16_t system_errno;
+	uint32_t fresh_from; /* a refusal counts from this reading of the descriptor on; 0: none was met */
 	bool checked;  /* the descriptor was read for its range */
 	bool posted;   /* a piece of it was ever given to a device */
 	bool unsure;   /* a piece may or may not have had its effect */
@@ -53,6 +53,7 @@ struct neap_rdma_piece {
 	struct neap_rdma_rail *rail; /* NULL: in `again` */
 	uint64_t offset;
 	uint32_t length, rkey;
+	uint32_t seen;  /* the reading of the descriptor that its key is from */
 	uint8_t status; /* of its completion; NEAP_WC_SUCCESS: none has come */
 	uint8_t tries, flushes;
 	uint8_t local, remote; /* the path it was posted on last */
@@ -111,6 +112,7 @@ struct neap_rdma_peer {
 	struct neap_reap reap;
 	struct neap_segment_waiter fresh, range; /* REFRESHING; for the unsure and the refused */
 	bool fresh_waiting, range_waiting, recheck;
+	bool keys_doubted; /* one was refused: nothing is posted until the descriptor was read again */
 
 	struct neap_rdma_request_list unsure, queued, cut;
 	struct neap_rdma_request_list draining; /* stopped ones that still have pieces, by drain_ns */
@@ -213,6 +215,8 @@ void neap_rdma_piece_unlink(struct neap_rdma_piece_list *list, struct neap_rdma_
 void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_verbs_completion *completion);
 /* The rail's endpoint is gone: what was under way on it is repeated, or ends. */
 void neap_rdma_pieces_settle(struct neap_rdma_rail *rail, bool fenced);
+void neap_rdma_piece_free(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
+/* The same; its request ends when that was the last of it. */
 void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
 
 /* rail.c */

@@ -219,15 +219,15 @@ static void range_read(struct neap_segment_waiter *waiter, int error, const char
 	struct neap_rdma_peer *peer = (struct neap_rdma_peer *)(void *)((char *)waiter - offsetof(struct neap_rdma_peer, range));
 	(void)error; /* unreachable: what is known stays what is known */
 	(void)why;
-	peer->range_waiting = false;
+	peer->range_waiting = peer->keys_doubted = false;
 	peer->recheck = true;
 	neap_rdma_peer_wake(peer);
 }
 
-/* A peer may have registered ranges after its descriptor was read: it is read once more before requests are refused. */
+/* A peer may have registered ranges, or have other keys, since its descriptor was read: it is read once more before requests are refused. */
 void neap_rdma_peer_ask_for_ranges(struct neap_rdma_peer *peer)
 {
-	if (peer->range_waiting || peer->recheck || !peer->unsure.first)
+	if (peer->range_waiting || peer->recheck || !(peer->unsure.first || peer->keys_doubted))
 		return;
 	for (struct neap_rdma_request *request = peer->unsure.first; request; request = request->next)
 		request->checked = true;

@@ -33,8 +33,10 @@ void neap_rdma_piece_unlink(struct neap_rdma_piece_list *list, struct neap_rdma_
 	list->count--;
 }
 
-static void free_piece(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
+void neap_rdma_piece_free(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
 {
+	if (piece->request)
+		piece->request->pieces--;
 	peer->pieces--;
 	neap_pool_give(&peer->initiator->pieces, piece);
 }
@@ -42,11 +44,9 @@ static void free_piece(struct neap_rdma_peer *peer, struct neap_rdma_piece *piec
 void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
 {
 	struct neap_rdma_request *request = piece->request;
-	free_piece(peer, piece);
-	if (!request)
-		return;
-	request->pieces--;
-	neap_rdma_request_rest(peer, request);
+	neap_rdma_piece_free(peer, piece);
+	if (request)
+		neap_rdma_request_rest(peer, request);
 }
 
 /* --- completions --------------------------------------------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ static void succeeded(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece
 	peer->failures = 0;
 	peer->outage_ns = 0;
 	if (!piece->request) {
-		free_piece(peer, piece);
+		neap_rdma_piece_free(peer, piece);
 		neap_step(&rail->machine, rdma_rail_on_PROVEN, 0);
 		return;
 	}
@@ -113,16 +113,23 @@ static enum neap_cause cause_of(const struct neap_rdma_rail *rail, const struct 
 	return rail->cause ? rail->cause : NEAP_CAUSE_NO_PROGRESS;
 }
 
+/* A key may be another one by now: the descriptor is read again, and only what is refused after that is refused. */
+static bool may_have_new_key(struct neap_rdma_peer *peer, const struct neap_rdma_piece *piece)
+{
+	struct neap_rdma_request *request = piece->request;
+	if (request->fresh_from && piece->seen >= request->fresh_from)
+		return false;
+	if (!request->fresh_from)
+		request->fresh_from = (uint32_t)peer->segment->refreshed + 1;
+	peer->keys_doubted = true;
+	return true;
+}
+
 /* It costs one of its tries, unless it was only behind another that failed. */
 static bool may_be_repeated(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
 {
-	struct neap_rdma_request *request = piece->request;
-	if (piece->status == NEAP_WC_REMOTE_ACCESS) {
-		if (++request->refusals >= NEAP_RDMA_REFUSALS_MAX)
-			return false;
-		request->checked = false; /* keys may be other ones by now */
-		peer->seen_refreshed = 0;
-	}
+	if (piece->status == NEAP_WC_REMOTE_ACCESS && !may_have_new_key(peer, piece))
+		return false;
 	if (piece->status == NEAP_WC_FLUSHED && piece->flushes < NEAP_RDMA_FLUSHES_MAX) {
 		piece->flushes++;
 		return true;
@@ -163,7 +170,7 @@ void neap_rdma_pieces_settle(struct neap_rdma_rail *rail, bool fenced)
 		if (piece->request)
 			settle(rail, piece, fenced);
 		else
-			free_piece(rail->peer, piece);
+			neap_rdma_piece_free(rail->peer, piece);
 	}
 	neap_rdma_peer_wake(rail->peer);
 }

@@ -79,7 +79,7 @@ static enum neap_status status_of(const struct neap_rdma_request *request)
 static void tell(struct neap_rdma_peer *peer, struct neap_rdma_request *request, bool held)
 {
 	struct neap_slice *slice = request->slice;
-	bool whole = request->done == slice->length && !held;
+	bool whole = request->done == slice->length && !held && !(request->stopped && slice->length == 0);
 	if (whole)
 		neap_outcome_set(&slice->outcome, NEAP_COMPLETED, NEAP_EFFECT_ALL, NEAP_CAUSE_NONE, 0, slice->length);
 	else
@@ -124,7 +124,7 @@ static void drop_waiting(struct neap_rdma_peer *peer, struct neap_rdma_request *
 		if (piece->request != request)
 			continue;
 		neap_rdma_piece_unlink(&peer->again, piece);
-		neap_rdma_piece_drop(peer, piece);
+		neap_rdma_piece_free(peer, piece);
 	}
 }
 

@@ -1,0 +1,708 @@
+/* Requests over RDMA between two engines on simulated verbs: pieces, rails, repeats, and how requests end. */
+#include "tests/support/rdma_engine_rig.h"
+#include "transports/rdma/peer.h"
+#include "transports/rdma/peer_fsm.h"
+#include "transports/rdma/rail_fsm.h"
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS RDMA_RIG_MS
+#define SECOND (1000 * MS)
+#define BYTES (4u << 20)
+#define REQUESTS 4096u
+
+static struct rdma_engine_rig rig;
+static unsigned char ours[BYTES] __attribute__((aligned(4096))), theirs[BYTES] __attribute__((aligned(4096)));
+static neap_segment_id segment;
+static neap_region_id their_region;
+
+static struct request {
+	struct neap_outcome outcome;
+	uint32_t ends, releases;
+} requests[REQUESTS];
+static uint32_t submitted, batches_ended;
+
+static void on_request(void *user, neap_batch_id batch, uint32_t index, void *request_user, const struct neap_outcome *outcome)
+{
+	struct request *request = request_user;
+	(void)user;
+	(void)batch;
+	(void)index;
+	ck_assert(neap_reactor_in_turn(rig.reactor));
+	request->outcome = *outcome;
+	request->ends++;
+}
+
+static void on_batch(void *user, neap_batch_id batch, const struct neap_batch_summary *summary)
+{
+	(void)user;
+	(void)batch;
+	(void)summary;
+	batches_ended++;
+}
+
+static void on_released(void *user, neap_batch_id batch, uint32_t index, void *request_user)
+{
+	struct request *request = request_user;
+	(void)user;
+	(void)batch;
+	(void)index;
+	request->releases++;
+}
+
+static void fill(unsigned char *at, size_t length, uint32_t seed)
+{
+	for (size_t i = 0; i < length; i++)
+		at[i] = (unsigned char)((i * 2654435761u + seed * 97u) >> 11);
+}
+
+static bool holds(const unsigned char *at, size_t length, uint32_t seed)
+{
+	for (size_t i = 0; i < length; i++)
+		if (at[i] != (unsigned char)((i * 2654435761u + seed * 97u) >> 11))
+			return false;
+	return true;
+}
+
+/* Near no device, so that all are equally good. */
+static neap_region_id enroll(uint32_t which, void *address, uint64_t length)
+{
+	const struct neap_memory memory = {.address = address, .length = length, .location = "gpu:7", .access = NEAP_OPEN};
+	neap_region_id region;
+	ck_assert_int_eq(neap_memory_register(rig.sides[which].engine, &memory, 1, &region, rig.why, sizeof rig.why), NEAP_OK);
+	ck_assert_int_eq(rdma_engine_rig_settle(&rig, which, region), NEAP_OK);
+	return region;
+}
+
+/* Engine 0 with the first two devices asks, engine 1 with the others is asked. */
+static void begin_with(uint32_t our_devices, uint32_t their_devices, const struct neap_engine_options *options)
+{
+	memset(requests, 0, sizeof requests);
+	memset(ours, 0, sizeof ours);
+	memset(theirs, 0, sizeof theirs);
+	submitted = batches_ended = 0;
+	rdma_engine_rig_begin(&rig, 4);
+	rdma_engine_rig_start(&rig, 0, our_devices, options);
+	rdma_engine_rig_start(&rig, 1, their_devices, options);
+	(void)enroll(0, ours, sizeof ours);
+	their_region = enroll(1, theirs, sizeof theirs);
+	segment = rdma_engine_rig_open(&rig, 0);
+}
+
+static void begin(void)
+{
+	begin_with(3, 12, NULL);
+}
+
+static void end(void)
+{
+	for (uint32_t i = 0; i < submitted; i++)
+		ck_assert_msg(requests[i].ends == 1, "request %u ended %u times", i, requests[i].ends);
+	rdma_engine_rig_end(&rig);
+	for (uint32_t i = 0; i < submitted; i++)
+		ck_assert_uint_eq(requests[i].releases, requests[i].outcome.buffer == NEAP_BUFFER_HELD);
+}
+
+static neap_batch_id submit_at(enum neap_opcode opcode, void *source, uint64_t target, uint64_t length, uint64_t deadline_ms)
+{
+	struct neap_request request = {.opcode = opcode, .source = source, .segment = segment, .target_offset = target, .length = length,
+	                               .user = &requests[submitted++]};
+	struct neap_batch_options options = {.on_request = on_request, .on_batch = on_batch, .on_released = on_released,
+	                                     .deadline_ns = deadline_ms ? rig.now_ns + deadline_ms * MS : 0};
+	neap_batch_id batch;
+	ck_assert_int_eq(neap_submit(rig.sides[0].engine, &request, 1, &options, &batch), NEAP_OK);
+	ck_assert_uint_eq(requests[submitted - 1].ends, 0);
+	return batch;
+}
+
+static neap_batch_id submit(enum neap_opcode opcode, uint64_t our_offset, uint64_t their_offset, uint64_t length)
+{
+	return submit_at(opcode, ours + our_offset, (uintptr_t)theirs + their_offset, length, 0);
+}
+
+static const struct neap_outcome *wait_for(uint32_t index, uint64_t ns)
+{
+	uint64_t until = rig.now_ns + ns;
+	while (!requests[index].ends && rig.now_ns < until)
+		rdma_engine_rig_pass(&rig, MS);
+	ck_assert_msg(requests[index].ends == 1, "request %u does not end; %s", index, rig.log);
+	return &requests[index].outcome;
+}
+
+static void wait_released(uint32_t index, uint64_t ns)
+{
+	uint64_t until = rig.now_ns + ns;
+	while (requests[index].outcome.buffer == NEAP_BUFFER_HELD && !requests[index].releases && rig.now_ns < until)
+		rdma_engine_rig_pass(&rig, MS);
+	ck_assert_uint_eq(requests[index].releases, requests[index].outcome.buffer == NEAP_BUFFER_HELD);
+}
+
+static void completes(uint32_t index)
+{
+	const struct neap_outcome *outcome = wait_for(index, 20 * SECOND);
+	ck_assert_msg(outcome->status == NEAP_COMPLETED, "request %u: status %u, cause %u; %s", index, outcome->status, outcome->cause, rig.log);
+	ck_assert_uint_eq(outcome->effect, NEAP_EFFECT_ALL);
+	ck_assert_uint_eq(outcome->buffer, NEAP_BUFFER_YOURS);
+}
+
+static uint64_t moved(uint32_t device)
+{
+	struct neap_device_info info;
+	ck_assert_int_eq(neap_engine_device(rig.sides[0].engine, device, &info), NEAP_OK);
+	return info.bytes_moved;
+}
+
+static struct neap_rdma_stats stats(void)
+{
+	struct neap_rdma_stats now;
+	ck_assert_int_eq(neap_engine_rdma_stats(rig.sides[0].engine, &now), NEAP_OK);
+	return now;
+}
+
+static void set_ports(uint32_t devices, enum neap_port_state state)
+{
+	for (uint32_t i = 0; i < 4; i++)
+		if (devices >> i & 1)
+			sim_verbs_set_port(&rig.sim, rig.devices[i], state);
+}
+
+/* --- bytes -------------------------------------------------------------------------------------------------------------------------------- */
+
+static const uint64_t lengths[] = {1, 4096, 65535, 65536, 65537, 81920, 81921, 131072 + 16384, (1 << 20) + 5, BYTES - 64};
+
+START_TEST(all_lengths_both_ways)
+{
+	uint64_t length = lengths[_i];
+	begin();
+	fill(ours + 7, length, 1);
+	submit(NEAP_WRITE, 7, 33, length);
+	completes(0);
+	rdma_engine_rig_pass(&rig, 100 * MS); /* these verbs place late */
+	ck_assert(holds(theirs + 33, length, 1));
+	ck_assert_uint_eq(theirs[32], 0);
+	ck_assert_uint_eq(theirs[33 + length], 0);
+	memset(ours, 0, sizeof ours);
+	submit(NEAP_READ, 11, 33, length);
+	completes(1);
+	ck_assert(holds(ours + 11, length, 1));
+	ck_assert_uint_eq(ours[10], 0);
+	ck_assert_uint_eq(ours[11 + length], 0);
+	end();
+}
+END_TEST
+
+/* te spec 5.4: 64 KiB, and what is left joins the last when it is at most 16 KiB. */
+START_TEST(pieces_are_cut_as_mooncake_cuts_them)
+{
+	static const struct {
+		uint64_t length;
+		uint32_t pieces;
+	} cuts[] = {{4096, 1}, {65536, 1}, {81920, 1}, {81921, 2}, {(1 << 20) + 5, 16}, {131072, 2}, {131072 + 16385, 3}};
+	begin();
+	for (uint32_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+		uint64_t before = stats().sends;
+		submit(NEAP_WRITE, 0, 0, cuts[i].length);
+		completes(i);
+		ck_assert_uint_eq(stats().sends - before, cuts[i].pieces);
+	}
+	end();
+}
+END_TEST
+
+START_TEST(all_rails_carry)
+{
+	begin();
+	for (uint32_t i = 0; i < 8; i++)
+		submit(NEAP_WRITE, 0, 0, BYTES);
+	for (uint32_t i = 0; i < 8; i++)
+		completes(i);
+	ck_assert_uint_gt(moved(0), BYTES);
+	ck_assert_uint_gt(moved(1), BYTES);
+	ck_assert_uint_eq(moved(0) + moved(1), UINT64_C(8) * BYTES);
+	end();
+}
+END_TEST
+
+START_TEST(requests_without_bytes)
+{
+	begin();
+	submit(NEAP_WRITE, 0, 0, 0);
+	submit(NEAP_READ, 0, BYTES, 0); /* at the end is inside */
+	submit(NEAP_READ, 0, BYTES + 1, 0);
+	completes(0);
+	completes(1);
+	ck_assert_uint_eq(wait_for(2, SECOND)->cause, NEAP_CAUSE_RANGE_NOT_REMOTE);
+	ck_assert_uint_eq(stats().sends, 0);
+	end();
+}
+END_TEST
+
+START_TEST(memory_in_pieces_at_both_ends)
+{
+	const struct neap_engine_options options = {.rdma = {.region_max_bytes = 40960}};
+	begin_with(3, 12, &options);
+	fill(ours, 1 << 20, 3);
+	submit(NEAP_WRITE, 4100, 8204, (1 << 20) - 4100);
+	completes(0);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert_int_eq(memcmp(theirs + 8204, ours + 4100, (1 << 20) - 4100), 0);
+	submit(NEAP_READ, 1 << 20, 8204, 1 << 20);
+	completes(1);
+	ck_assert_int_eq(memcmp(ours + (1 << 20), theirs + 8204, 1 << 20), 0);
+	end();
+}
+END_TEST
+
+START_TEST(a_small_depth_and_a_small_queue_are_enough)
+{
+	const struct neap_engine_options options = {.rdma = {.sends_max = 2, .completions_max = 256, .qps_per_endpoint = 3}};
+	begin_with(1, 4, &options);
+	fill(ours, BYTES, 4);
+	for (uint32_t i = 0; i < 200; i++)
+		submit(NEAP_WRITE, i * 4096, i * 4096, 4096);
+	for (uint32_t i = 0; i < 200; i++)
+		completes(i);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert(holds(theirs, 200 * 4096, 4));
+	end();
+}
+END_TEST
+
+START_TEST(memory_that_is_not_registered_goes_over_tcp)
+{
+	static unsigned char loose[8192];
+	begin();
+	fill(loose, sizeof loose, 9);
+	submit_at(NEAP_WRITE, loose, (uintptr_t)theirs, sizeof loose, 0);
+	completes(0);
+	ck_assert(holds(theirs, sizeof loose, 9));
+	ck_assert_uint_eq(stats().sends, 0);
+	end();
+}
+END_TEST
+
+/* --- ranges -------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_range_that_is_not_there)
+{
+	begin();
+	submit(NEAP_WRITE, 0, BYTES - 4096, 8192);
+	const struct neap_outcome *outcome = wait_for(0, SECOND);
+	ck_assert_uint_eq(outcome->status, NEAP_FAILED);
+	ck_assert_uint_eq(outcome->effect, NEAP_EFFECT_NONE);
+	ck_assert_uint_eq(outcome->cause, NEAP_CAUSE_RANGE_NOT_REMOTE);
+	end();
+}
+END_TEST
+
+START_TEST(a_range_that_is_registered_later_is_found)
+{
+	static unsigned char later[65536] __attribute__((aligned(4096)));
+	begin();
+	submit(NEAP_WRITE, 0, 0, 4096);
+	completes(0);
+	(void)enroll(1, later, sizeof later);
+	fill(ours, sizeof later, 5);
+	submit_at(NEAP_WRITE, ours, (uintptr_t)later, sizeof later, 0);
+	completes(1);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert(holds(later, sizeof later, 5));
+	end();
+}
+END_TEST
+
+static void released(void *user)
+{
+	*(bool *)user = true;
+}
+
+/* Its key has ended, and the descriptor that is known still has it. */
+START_TEST(a_range_that_was_taken_back)
+{
+	bool gone = false;
+	begin_with(1, 4, NULL);
+	submit(NEAP_WRITE, 0, 0, 4096);
+	completes(0);
+	ck_assert_int_eq(neap_memory_unregister(rig.sides[1].engine, their_region, released, &gone), NEAP_OK);
+	ck_assert(rdma_engine_rig_until(&rig, &gone, 10 * SECOND));
+	memset(theirs, 0, sizeof theirs);
+	fill(ours, 65536, 6);
+	submit(_i ? NEAP_READ : NEAP_WRITE, 0, 0, 65536);
+	const struct neap_outcome *outcome = wait_for(1, 20 * SECOND);
+	ck_assert_uint_eq(outcome->status, NEAP_FAILED);
+	ck_assert(outcome->cause == NEAP_CAUSE_REFUSED_BY_PEER || outcome->cause == NEAP_CAUSE_RANGE_NOT_REMOTE);
+	wait_released(1, 10 * SECOND);
+	for (uint32_t i = 0; i < 65536; i++)
+		ck_assert_uint_eq(theirs[i], 0);
+	end();
+}
+END_TEST
+
+/* Others on the same queue pairs are flushed with it, and go on. */
+START_TEST(a_refusal_does_not_harm_others)
+{
+	static unsigned char other[65536] __attribute__((aligned(4096)));
+	bool gone = false;
+	begin_with(1, 4, NULL);
+	neap_region_id region = enroll(1, other, sizeof other);
+	submit_at(NEAP_WRITE, ours, (uintptr_t)other, sizeof other, 0);
+	completes(0);
+	ck_assert_int_eq(neap_memory_unregister(rig.sides[1].engine, region, released, &gone), NEAP_OK);
+	ck_assert(rdma_engine_rig_until(&rig, &gone, 10 * SECOND));
+	fill(ours, BYTES, 7);
+	for (uint32_t i = 1; i < 40; i++) {
+		if (i == 5)
+			submit_at(NEAP_WRITE, ours, (uintptr_t)other, sizeof other, 0);
+		else
+			submit(NEAP_WRITE, i * 65536, i * 65536, 65536);
+	}
+	for (uint32_t i = 1; i < 40; i++)
+		if (i != 5)
+			completes(i);
+	ck_assert_uint_eq(wait_for(5, 20 * SECOND)->status, NEAP_FAILED);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	for (uint32_t i = 1; i < 40; i++)
+		if (i != 5)
+			ck_assert_int_eq(memcmp(theirs + i * 65536, ours + i * 65536, 65536), 0);
+	end();
+}
+END_TEST
+
+/* --- rails ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static void load(uint32_t count)
+{
+	uint32_t first = submitted;
+	for (uint32_t i = 0; i < count; i++)
+		submit(NEAP_WRITE, 0, 0, 1 << 20);
+	for (uint32_t i = 0; i < count; i++)
+		completes(first + i);
+}
+
+/* Ours, or the peer's: the other rail carries on, and when it is back both do. */
+START_TEST(a_port_goes_down_under_load_and_comes_back)
+{
+	static const uint32_t ports[] = {1, 2, 4, 8};
+	const struct neap_engine_options options = {.rdma = {.rail_pause_ms = 500}};
+	begin_with(3, 12, &options);
+	load(4);
+	fill(ours, 1 << 20, 8);
+	submit(NEAP_WRITE, 0, 0, 1 << 20);
+	rdma_engine_rig_pass(&rig, 20000);
+	set_ports(ports[_i], NEAP_PORT_DOWN);
+	completes(4);
+	load(4);
+	set_ports(ports[_i], NEAP_PORT_ACTIVE);
+	rdma_engine_rig_pass(&rig, SECOND); /* more than the longest pause */
+	load(2);
+	rdma_engine_rig_pass(&rig, SECOND);
+	uint64_t before[2] = {moved(0), moved(1)};
+	load(8);
+	ck_assert_msg(moved(0) > before[0] && moved(1) > before[1], "rail 0: %lu, rail 1: %lu; %s", moved(0) - before[0], moved(1) - before[1],
+	              rig.log);
+	end();
+}
+END_TEST
+
+START_TEST(a_rail_that_failed_is_probed_before_it_carries)
+{
+	const struct neap_engine_options options = {.rdma = {.rail_pause_ms = 500}};
+	begin_with(1, 12, &options);
+	load(8);
+	set_ports(4, NEAP_PORT_DOWN);
+	load(4);
+	ck_assert_uint_gt(stats().rails_paused, 0);
+	set_ports(4, NEAP_PORT_ACTIVE);
+	for (uint32_t i = 0; i < 40 && stats().probes == 0; i++) {
+		rdma_engine_rig_pass(&rig, SECOND);
+		load(1);
+	}
+	ck_assert_uint_gt(stats().probes, 0);
+	rdma_engine_rig_pass(&rig, SECOND);
+	ck_assert_uint_eq(stats().rails_open, 2);
+	end();
+}
+END_TEST
+
+START_TEST(a_device_is_lost_under_load)
+{
+	begin();
+	load(2);
+	submit(NEAP_WRITE, 0, 0, BYTES);
+	rdma_engine_rig_pass(&rig, 20000);
+	if (_i < 2)
+		sim_verbs_lose(&rig.sim, rig.devices[_i ? 2 : 0]);
+	else
+		sim_verbs_vanish(&rig.sim, rig.devices[_i == 2 ? 0 : 2]);
+	completes(2);
+	load(2);
+	sim_verbs_regain(rig.devices[_i % 2 ? 2 : 0]);
+	rdma_engine_rig_pass(&rig, 6 * SECOND);
+	load(2);
+	end();
+}
+END_TEST
+
+START_TEST(connections_that_are_torn_down_are_made_again)
+{
+	begin();
+	fill(ours, BYTES, 2);
+	for (uint32_t i = 0; i < 10; i++) {
+		submit(NEAP_WRITE, 0, 0, BYTES);
+		rdma_engine_rig_pass(&rig, 10000 * (i + 1));
+		neap_rdma_transport_retire_endpoints(rig.sides[i % 2].engine->remote);
+	}
+	for (uint32_t i = 0; i < 10; i++)
+		completes(i);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert(holds(theirs, BYTES, 2));
+	end();
+}
+END_TEST
+
+START_TEST(more_peers_than_endpoints)
+{
+	const struct neap_engine_options options = {.rdma = {.endpoints_max = 2}};
+	begin_with(3, 12, &options); /* four paths */
+	for (uint32_t i = 0; i < 4; i++)
+		load(4);
+	ck_assert_uint_le(stats().endpoints, 4); /* those that leave have successors */
+	end();
+}
+END_TEST
+
+/* --- ends ------------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Nobody answers on any rail. */
+START_TEST(a_deadline_ends_it_and_the_buffer_is_let_go)
+{
+	const struct neap_engine_options options = {.drain_timeout_ms = 100, .rdma = {.silence_retries = _i ? 7 : 6}};
+	begin_with(3, 12, &options);
+	load(1);
+	set_ports(12, NEAP_PORT_DOWN);
+	submit_at(NEAP_READ, ours, (uintptr_t)theirs, BYTES, 50);
+	const struct neap_outcome *outcome = wait_for(1, 2 * SECOND);
+	ck_assert_uint_eq(outcome->status, NEAP_TIMEOUT);
+	ck_assert_uint_ne(outcome->effect, NEAP_EFFECT_ALL);
+	wait_released(1, 30 * SECOND);
+	fill(ours, BYTES, 1);
+	set_ports(12, NEAP_PORT_ACTIVE);
+	rdma_engine_rig_pass(&rig, 5 * SECOND);
+	ck_assert(holds(ours, BYTES, 1)); /* what comes late does not reach it */
+	end();
+}
+END_TEST
+
+/* No deadline, and a device that never gives up: the progress timeout does, and in the end connecting. */
+START_TEST(it_ends_by_itself)
+{
+	const struct neap_engine_options options = {.progress_timeout_ms = 500, .connect_timeout_ms = 1000, .drain_timeout_ms = 100,
+	                                            .rdma = {.silence_retries = 7}};
+	begin_with(1, 4, &options);
+	load(1);
+	set_ports(4, NEAP_PORT_DOWN);
+	submit(_i ? NEAP_WRITE : NEAP_READ, 0, 0, BYTES);
+	const struct neap_outcome *outcome = wait_for(1, 60 * SECOND);
+	ck_assert(outcome->status == NEAP_TIMEOUT || outcome->status == NEAP_FAILED);
+	wait_released(1, 30 * SECOND);
+	end();
+}
+END_TEST
+
+START_TEST(canceled_before_and_amid)
+{
+	begin();
+	neap_batch_id batch = submit(NEAP_WRITE, 0, 0, BYTES);
+	ck_assert_int_eq(neap_batch_cancel(rig.sides[0].engine, batch), NEAP_OK);
+	ck_assert_uint_eq(wait_for(0, SECOND)->status, NEAP_CANCELED);
+	ck_assert_uint_eq(requests[0].outcome.effect, NEAP_EFFECT_NONE);
+	load(1);
+	fill(ours, BYTES, 3);
+	batch = submit(NEAP_WRITE, 0, 0, BYTES);
+	rdma_engine_rig_pass(&rig, 10000);
+	ck_assert_int_eq(neap_batch_cancel(rig.sides[0].engine, batch), NEAP_OK);
+	const struct neap_outcome *outcome = wait_for(2, 5 * SECOND);
+	ck_assert(outcome->status == NEAP_CANCELED || outcome->status == NEAP_COMPLETED);
+	wait_released(2, 5 * SECOND);
+	rdma_engine_rig_pass(&rig, SECOND);
+	if (outcome->effect == NEAP_EFFECT_PARTIAL)
+		ck_assert_int_eq(memcmp(theirs, ours, outcome->bytes), 0);
+	end();
+}
+END_TEST
+
+START_TEST(the_segment_or_an_engine_is_closed_amid)
+{
+	begin();
+	load(1);
+	for (uint32_t i = 0; i < 4; i++)
+		submit(NEAP_WRITE, 0, 0, BYTES);
+	rdma_engine_rig_pass(&rig, 10000);
+	if (_i == 0)
+		ck_assert_int_eq(neap_segment_close(rig.sides[0].engine, segment), NEAP_OK);
+	else
+		rdma_engine_rig_close(&rig, _i == 1 ? 0 : 1);
+	for (uint32_t i = 1; i < 5; i++) {
+		const struct neap_outcome *outcome = wait_for(i, 60 * SECOND);
+		ck_assert(outcome->status != NEAP_WAITING);
+		if (_i < 2 && outcome->status != NEAP_COMPLETED)
+			ck_assert_uint_eq(outcome->status, NEAP_CANCELED);
+		wait_released(i, 10 * SECOND);
+	}
+	end();
+}
+END_TEST
+
+/* Another process at the same address: what was under way is not sent to it; what comes later is. */
+START_TEST(the_peer_is_restarted)
+{
+	const struct neap_engine_options options = {.connect_timeout_ms = 3000};
+	struct neap_engine_options same = options;
+	begin_with(1, 4, &options);
+	load(1);
+	same.handshake_port = neap_engine_handshake_port(rig.sides[1].engine);
+	submit(NEAP_WRITE, 0, 0, BYTES);
+	rdma_engine_rig_pass(&rig, 5000);
+	rdma_engine_rig_close(&rig, 1);
+	memset(theirs, 0, sizeof theirs);
+	rdma_engine_rig_start(&rig, 1, 4, &same);
+	their_region = enroll(1, theirs, sizeof theirs);
+	(void)wait_for(1, 60 * SECOND);
+	fill(ours, 65536, 5);
+	submit(NEAP_WRITE, 0, 0, 65536);
+	completes(2);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert(holds(theirs, 65536, 5));
+	end();
+}
+END_TEST
+
+START_TEST(nobody_is_there)
+{
+	const struct neap_engine_options options = {.connect_timeout_ms = 500};
+	begin_with(1, 4, &options);
+	load(1);
+	rdma_engine_rig_close(&rig, 1);
+	rdma_engine_rig_pass(&rig, SECOND);
+	submit(NEAP_WRITE, 0, 0, 4096);
+	const struct neap_outcome *outcome = wait_for(1, 60 * SECOND);
+	ck_assert(outcome->status == NEAP_FAILED || outcome->status == NEAP_TIMEOUT);
+	wait_released(1, 10 * SECOND);
+	end();
+}
+END_TEST
+
+/* --- anything ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t chance(uint64_t *state, uint64_t below)
+{
+	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (*state >> 33) % below;
+}
+
+static void fault(uint64_t *state, uint32_t *down)
+{
+	uint32_t device = (uint32_t)chance(state, 4);
+	switch (chance(state, 6)) {
+	case 0:
+	case 1:
+		*down ^= 1u << device;
+		set_ports(1u << device, *down >> device & 1 ? NEAP_PORT_DOWN : NEAP_PORT_ACTIVE);
+		break;
+	case 2:
+		neap_rdma_transport_retire_endpoints(rig.sides[chance(state, 2)].engine->remote);
+		break;
+	case 3:
+		sim_verbs_lose(&rig.sim, rig.devices[device]);
+		sim_verbs_regain(rig.devices[device]);
+		break;
+	case 4:
+		sim_verbs_fail(&rig.sim, SIM_POST_SEND, 1 + (uint32_t)chance(state, 20), -ENOMEM);
+		break;
+	default:
+		sim_verbs_fail(&rig.sim, SIM_MODIFY_QP, 1 + (uint32_t)chance(state, 4), -EINVAL);
+		break;
+	}
+}
+
+/* Requests to places of their own while everything breaks and mends; then all is mended. What was COMPLETED is there, what was said to
+ * have had no effect had none, and afterwards everything works. */
+START_TEST(whatever_happens)
+{
+	const struct neap_engine_options options = {.drain_timeout_ms = 200, .progress_timeout_ms = 1000, .connect_timeout_ms = 2000, .rdma = {.rail_pause_ms = 500}};
+	uint64_t state = (uint64_t)_i * 7919 + 1;
+	uint32_t down = 0;
+	begin_with(3, 12, &options);
+	for (uint32_t i = 0; i < 64; i++) {
+		fill(ours + i * 65536, 65536, i + 1);
+		submit_at(NEAP_WRITE, ours + i * 65536, (uintptr_t)theirs + i * 65536, 1 + chance(&state, 65536), chance(&state, 4) ? 0 : 1 + chance(&state, 400));
+		if (chance(&state, 3) == 0)
+			fault(&state, &down);
+		rdma_engine_rig_pass(&rig, chance(&state, 40) * MS);
+	}
+	for (uint32_t i = 0; i < 4; i++)
+		sim_verbs_regain(rig.devices[i]);
+	memset(rig.sim.fail_in, 0, sizeof rig.sim.fail_in);
+	set_ports(15, NEAP_PORT_ACTIVE);
+	for (uint32_t i = 0; i < 64; i++) {
+		(void)wait_for(i, 60 * SECOND);
+		wait_released(i, 60 * SECOND);
+	}
+	rdma_engine_rig_pass(&rig, 2 * SECOND);
+	for (uint32_t i = 0; i < 64; i++) {
+		const struct neap_outcome *outcome = &requests[i].outcome;
+		if (outcome->status == NEAP_COMPLETED)
+			ck_assert_msg(holds(theirs + i * 65536, outcome->bytes, i + 1), "request %u", i);
+		if (outcome->effect == NEAP_EFFECT_NONE)
+			for (uint32_t k = 0; k < 65536; k++)
+				ck_assert_uint_eq(theirs[i * 65536 + k], 0);
+	}
+	memset(ours, 0x55, sizeof ours);
+	rdma_engine_rig_pass(&rig, 6 * SECOND); /* devices are tried again each 5 s */
+	submit(NEAP_WRITE, 0, 0, BYTES);
+	completes(64);
+	rdma_engine_rig_pass(&rig, SECOND);
+	ck_assert_int_eq(memcmp(ours, theirs, BYTES), 0);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("transfers");
+	tcase_set_timeout(tests, 120);
+	tcase_add_loop_test(tests, all_lengths_both_ways, 0, (int)(sizeof lengths / sizeof lengths[0]));
+	tcase_add_test(tests, pieces_are_cut_as_mooncake_cuts_them);
+	tcase_add_test(tests, all_rails_carry);
+	tcase_add_test(tests, requests_without_bytes);
+	tcase_add_test(tests, memory_in_pieces_at_both_ends);
+	tcase_add_test(tests, a_small_depth_and_a_small_queue_are_enough);
+	tcase_add_test(tests, memory_that_is_not_registered_goes_over_tcp);
+	tcase_add_test(tests, a_range_that_is_not_there);
+	tcase_add_test(tests, a_range_that_is_registered_later_is_found);
+	tcase_add_loop_test(tests, a_range_that_was_taken_back, 0, 2);
+	tcase_add_test(tests, a_refusal_does_not_harm_others);
+	tcase_add_loop_test(tests, a_port_goes_down_under_load_and_comes_back, 0, 4);
+	tcase_add_test(tests, a_rail_that_failed_is_probed_before_it_carries);
+	tcase_add_loop_test(tests, a_device_is_lost_under_load, 0, 4);
+	tcase_add_test(tests, connections_that_are_torn_down_are_made_again);
+	tcase_add_test(tests, more_peers_than_endpoints);
+	tcase_add_loop_test(tests, a_deadline_ends_it_and_the_buffer_is_let_go, 0, 2);
+	tcase_add_loop_test(tests, it_ends_by_itself, 0, 2);
+	tcase_add_test(tests, canceled_before_and_amid);
+	tcase_add_loop_test(tests, the_segment_or_an_engine_is_closed_amid, 0, 3);
+	tcase_add_test(tests, the_peer_is_restarted);
+	tcase_add_test(tests, nobody_is_there);
+	const char *seeds = getenv("NEAP_RDMA_SEEDS");
+	tcase_add_loop_test(tests, whatever_happens, 0, seeds ? atoi(seeds) : 40);
+	Suite *suite = suite_create("rdma transfers");
+	suite_add_tcase(suite, tests);
+	SRunner *runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
