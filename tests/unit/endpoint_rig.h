@@ -150,7 +150,7 @@ static inline int on_connection(void *at, uint64_t ticket, const struct neap_con
 {
 	struct node *node = at;
 	node->requests++;
-	if (node->deaf)
+	if (node->deaf || !node->endpoints || node->endpoints_closed)
 		return NEAP_HANDSHAKE_LATER;
 	if (node->instead)
 		return node->instead(node, ticket, request, reply);

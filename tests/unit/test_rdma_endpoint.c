@@ -336,22 +336,6 @@ START_TEST(its_device_fails_in_every_state)
 }
 END_TEST
 
-/* The reactor goes: what stands on it ends by itself. */
-START_TEST(stopped_with_its_reactor)
-{
-	struct user here;
-	begin();
-	use(&nodes[0], &here);
-	until(&here, rdma_endpoint_READY);
-	for (struct neap_dependent *dependent = rig.reactor->dependents; dependent; dependent = dependent->next)
-		if (strcmp(dependent->what, "RDMA endpoints") == 0)
-			dependent->stop(dependent);
-	until_gone(&here);
-	nodes[0].endpoints = nodes[1].endpoints = NULL;
-	end();
-}
-END_TEST
-
 /* --- the helper */
 
 START_TEST(a_slow_kernel_is_reported_and_waited_for)
@@ -621,7 +605,6 @@ static void add_endpoint_tests(TCase *opening, TCase *states, TCase *peers)
 	tcase_add_loop_test(states, retired_in_every_state, 0, TO_COUNT);
 	tcase_add_loop_test(states, closed_in_every_state, 0, TO_COUNT);
 	tcase_add_loop_test(states, its_device_fails_in_every_state, 0, TO_COUNT);
-	tcase_add_test(states, stopped_with_its_reactor);
 	tcase_add_loop_test(states, a_slow_kernel_is_reported_and_waited_for, 0, 3);
 	tcase_add_loop_test(states, queue_pairs_cannot_be_made, 0, 6);
 	tcase_add_loop_test(states, queue_pairs_cannot_be_connected, 0, 8);

@@ -209,6 +209,7 @@ START_TEST(another_life_while_connecting)
 	ck_assert_int_eq(ask(request_of("100,101", "")), NEAP_HANDSHAKE_LATER);
 	until_state(rdma_endpoint_CONNECTING);
 	ck_assert_int_eq(ask(request_of("200,201", "")), NEAP_HANDSHAKE_LATER);
+	rig_turns();
 	ck_assert_uint_eq(nodes[0].answers, 1);
 	ck_assert_str_eq(nodes[0].last_answer, "the peer asks with other queue pairs: its half is gone");
 	until_state(rdma_endpoint_READY);
@@ -318,6 +319,27 @@ START_TEST(the_end_is_asked_for)
 }
 END_TEST
 
+/* What cannot be destroyed is no fence. */
+START_TEST(the_end_cannot_be_had)
+{
+	begin();
+	ck_assert_int_eq(ask(of_neap("100,101", 5, 7, "")), NEAP_HANDSHAKE_LATER);
+	until_state(rdma_endpoint_READY);
+	struct neap_verbs_qp *qp = only()->base.qps[1].qp;
+	ck_assert_int_eq(ask(of_neap("1,2", 5, 7, "r")), NEAP_HANDSHAKE_LATER);
+	sim_verbs_fail(&rig.sim, SIM_DESTROY_QP, 2, -EBUSY);
+	rig_pass(10 * MS);
+	for (uint32_t i = 0; i < 2; i++) { /* one is left */
+		sim_verbs_fail(&rig.sim, SIM_DESTROY_QP, 1, -EBUSY);
+		rig_pass(50 * MS);
+	}
+	ck_assert_uint_eq(nodes[0].answers, 2);
+	ck_assert_str_eq(nodes[0].last_answer, "a queue pair cannot be destroyed here: it stays until the process ends");
+	ck_assert_int_eq(rig.sim.ops.destroy_qp(qp), 0);
+	end();
+}
+END_TEST
+
 /* A request that waits is not connected any more once its sender has asked for the end. */
 START_TEST(the_end_is_asked_for_before_the_beginning)
 {
@@ -328,6 +350,7 @@ START_TEST(the_end_is_asked_for_before_the_beginning)
 	ck_assert_int_eq(ask(of_neap("110,111", 5, 8, "")), NEAP_HANDSHAKE_LATER);
 	uint32_t answers = nodes[0].answers;
 	ck_assert_int_eq(ask(of_neap("1,2", 5, 8, "r")), NEAP_HANDSHAKE_LATER);
+	rig_turns();
 	ck_assert_uint_eq(nodes[0].answers, answers + 1);
 	ck_assert_str_eq(nodes[0].last_answer, "the peer has ended its half and asked for the end of ours");
 	ck_assert_ptr_null(only());
@@ -594,6 +617,7 @@ int main(void)
 	tcase_add_test(neap, refusals_between_neap_peers);
 	tcase_add_test(neap, earlier_endpoints_are_out_of_date);
 	tcase_add_test(neap, the_end_is_asked_for);
+	tcase_add_test(neap, the_end_cannot_be_had);
 	tcase_add_test(neap, the_end_is_asked_for_before_the_beginning);
 	tcase_add_test(answers, the_reference_answers);
 	tcase_add_test(answers, an_old_one_answers);

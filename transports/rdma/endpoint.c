@@ -23,12 +23,12 @@ bool rdma_endpoint_leave(struct rdma_endpoint *endpoint, enum neap_cause cause, 
 	base->usable = false;
 	base->cause = (uint8_t)cause;
 	snprintf(base->why, sizeof base->why, "%s", why);
-	neap_log(base->endpoints->reactor, NEAP_LOG_INFO, "rdma", "%s to %s: %s", base->queue->device->name, base->path, why);
+	if (cause != NEAP_CAUSE_ENGINE_CLOSED)
+		neap_log(base->endpoints->reactor, NEAP_LOG_INFO, "rdma", "%s to %s: %s", base->queue->device->name, base->path, why);
 	rdma_hang_up(endpoint);
 	rdma_list_take(endpoint);
 	rdma_starve_end(endpoint);
 	neap_timer_cancel(base->endpoints->reactor, &endpoint->progress);
-	rdma_answer_refused(endpoint, why, false);
 	endpoint->news_leaving = true;
 	rdma_endpoint_tell_later(endpoint);
 	return true;
@@ -90,8 +90,11 @@ static void tell(struct rdma_endpoint *endpoint, enum neap_rdma_news news)
 	}
 }
 
+/* Peers that wait for a connection hear of it too. */
 static void tell_leaving(struct rdma_endpoint *endpoint)
 {
+	if (endpoint->base.leaving)
+		rdma_answer_refused(endpoint, endpoint->base.why, false);
 	if (!endpoint->news_leaving)
 		return;
 	endpoint->news_leaving = false;
@@ -137,9 +140,8 @@ const char *rdma_error_text(int error)
 	return strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown error";
 }
 
-static void make_done(struct neap_helper_job *job)
+static void make_done(struct rdma_endpoint *endpoint)
 {
-	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)((char *)job - offsetof(struct rdma_endpoint, make_job));
 	struct neap_rdma_endpoint *base = &endpoint->base;
 	char why[NEAP_RDMA_WHY_SIZE];
 	if (base->leaving)
@@ -165,9 +167,8 @@ static uint8_t after_connecting(const struct rdma_endpoint *endpoint)
 	return endpoint->peer.has_ready_ack ? rdma_endpoint_on_CONNECTED_AWAIT : rdma_endpoint_on_CONNECTED;
 }
 
-static void connect_done(struct neap_helper_job *job)
+static void connect_done(struct rdma_endpoint *endpoint)
 {
-	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)((char *)job - offsetof(struct rdma_endpoint, connect_job));
 	struct neap_rdma_endpoint *base = &endpoint->base;
 	char why[NEAP_RDMA_WHY_SIZE];
 	if (base->leaving)
@@ -199,9 +200,8 @@ static void destroyed(struct rdma_endpoint *endpoint)
 	neap_step(&base->machine, fence ? rdma_endpoint_on_DESTROYED_FENCE : rdma_endpoint_on_DESTROYED, 0);
 }
 
-static void destroy_done(struct neap_helper_job *job)
+static void destroy_done(struct rdma_endpoint *endpoint)
 {
-	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)((char *)job - offsetof(struct rdma_endpoint, destroy_job));
 	const struct neap_rdma_endpoint *base = &endpoint->base;
 	if (!endpoint->work.destroy_error) {
 		destroyed(endpoint);
@@ -210,10 +210,9 @@ static void destroy_done(struct neap_helper_job *job)
 	neap_log(base->endpoints->reactor, NEAP_LOG_ERROR, "rdma", "%s to %s: a queue pair cannot be destroyed: %s; %s",
 	         base->queue->device->name, base->path, rdma_error_text(endpoint->work.destroy_error),
 	         endpoint->destroy_tries + 1 < RDMA_DESTROY_TRIES ? "tried again" : "it stays until the process ends");
-	if (++endpoint->destroy_tries == RDMA_DESTROY_TRIES)
+	endpoint->destroy_again = ++endpoint->destroy_tries < RDMA_DESTROY_TRIES;
+	if (!endpoint->destroy_again)
 		destroyed(endpoint);
-	else
-		endpoint->destroy_again = true;
 }
 
 /* --- actions -------------------------------------------------------------------------------------------------------------------- */
@@ -225,7 +224,7 @@ static void do_make(struct neap_machine *machine, uint64_t argument)
 	if (endpoint->base.leaving) /* here and below: its RETIRE is behind this event */
 		return;
 	rdma_work_make(endpoint);
-	neap_helper_submit(endpoint->base.endpoints->helper, &endpoint->make_job);
+	rdma_work_submit(endpoint, &endpoint->make_job);
 }
 
 static void do_ask(struct neap_machine *machine, uint64_t argument)
@@ -243,7 +242,7 @@ static void do_connect(struct neap_machine *machine, uint64_t argument)
 	if (endpoint->base.leaving)
 		return;
 	rdma_work_connect(endpoint);
-	neap_helper_submit(endpoint->base.endpoints->helper, &endpoint->connect_job);
+	rdma_work_submit(endpoint, &endpoint->connect_job);
 }
 
 static void do_ack(struct neap_machine *machine, uint64_t argument)
@@ -292,7 +291,7 @@ static void do_destroy(struct neap_machine *machine, uint64_t argument)
 	struct rdma_endpoint *endpoint = rdma_endpoint_of(machine);
 	(void)argument;
 	rdma_work_destroy(endpoint);
-	neap_helper_submit(endpoint->base.endpoints->helper, &endpoint->destroy_job);
+	rdma_work_submit(endpoint, &endpoint->destroy_job);
 }
 
 static void do_warn(struct neap_machine *machine, uint64_t argument)
@@ -322,6 +321,7 @@ static void do_bury(struct neap_machine *machine, uint64_t argument)
 {
 	struct rdma_endpoint *endpoint = rdma_endpoint_of(machine);
 	(void)argument;
+	rdma_answer_refused(endpoint, endpoint->base.why, false);
 	rdma_answer_retired(endpoint);
 	rdma_map_take(endpoint);
 	endpoint->news_gone = true;
@@ -392,9 +392,9 @@ struct rdma_endpoint *rdma_endpoint_begin(struct neap_rdma_endpoints *endpoints,
 		.view_changes = place->queue->view_changes,
 		.news.run = run_news,
 		.epoch = ++endpoints->last_epoch,
-		.make_job.done = make_done,
-		.connect_job.done = connect_done,
-		.destroy_job.done = destroy_done,
+		.make_job.then = make_done,
+		.connect_job.then = connect_done,
+		.destroy_job.then = destroy_done,
 	};
 	snprintf(endpoint->base.path, sizeof endpoint->base.path, "%s", path);
 	neap_rdma_queue_use(place->queue);
@@ -475,21 +475,18 @@ static void run_ended(struct neap_ready *ready)
 {
 	struct neap_rdma_endpoints *endpoints = SET_OF(ready, ended);
 	neap_reap_later(endpoints->reactor, &endpoints->reap);
-	if (endpoints->closed)
-		endpoints->closed(endpoints->closed_user);
+	endpoints->closed(endpoints->closed_user);
 }
 
 void neap_rdma_endpoints_close(struct neap_rdma_endpoints *endpoints, void (*closed)(void *user), void *user)
 {
 	struct rdma_endpoint *endpoint;
 	uint32_t index = 0;
-	if (closed) {
-		endpoints->closed = closed;
-		endpoints->closed_user = user;
-	}
 	if (endpoints->closing)
 		return;
 	endpoints->closing = true;
+	endpoints->closed = closed;
+	endpoints->closed_user = user;
 	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
 		rdma_endpoint_fail(endpoint, NEAP_CAUSE_ENGINE_CLOSED, "the engine closes");
 	ended_again(endpoints);
@@ -503,13 +500,6 @@ void neap_rdma_endpoints_retire(struct neap_rdma_endpoints *endpoints, const cha
 	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
 		rdma_endpoint_fail(endpoint, NEAP_CAUSE_NONE, "%s", why);
 	neap_reactor_touch(endpoints->reactor);
-}
-
-static void stop(struct neap_dependent *dependent)
-{
-	struct neap_rdma_endpoints *endpoints = SET_OF(dependent, dependent);
-	if (!endpoints->options.owner_closes)
-		neap_rdma_endpoints_close(endpoints, NULL, NULL);
 }
 
 static uint64_t or_else(uint64_t value, uint64_t otherwise)
@@ -538,13 +528,6 @@ static void set_options(struct neap_rdma_endpoint_options *options)
 static uint32_t places_of(const struct neap_rdma_endpoint_options *options)
 {
 	return 2 * options->endpoints_max + 16;
-}
-
-uint32_t neap_rdma_endpoints_jobs(const struct neap_rdma_endpoint_options *options)
-{
-	struct neap_rdma_endpoint_options whole = *options;
-	set_options(&whole);
-	return 2 * places_of(&whole);
 }
 
 static int make_room(struct neap_rdma_endpoints *endpoints)
@@ -584,10 +567,11 @@ int neap_rdma_endpoints_create(struct neap_reactor *reactor, const struct neap_v
 		.options = *options,
 		.ended.run = run_ended,
 		.reap.reap = reap,
-		.dependent = {.what = "RDMA endpoints", .stop = stop},
+		.dependent.what = "RDMA endpoints",
 	};
 	snprintf(endpoints->local_server, sizeof endpoints->local_server, "%s", local_server);
 	memcpy(endpoints->instance, instance, sizeof endpoints->instance);
+	endpoints->last_job = &endpoints->first_job;
 	set_options(&endpoints->options);
 	error = make_room(endpoints);
 	if (error) {

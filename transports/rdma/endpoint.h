@@ -9,7 +9,8 @@
  *
  * Every send that was posted is owed one completion. The owner of the sends hears of each, or that the endpoint is GONE: then its queue
  * pairs are destroyed, no completion comes any more, nothing of it reaches local memory, and, when the user is `fenced`, nothing of it
- * reaches the peer's memory either.
+ * reaches the peer's memory either. (Queue pairs that the kernel refuses to destroy, three times, are reported, and stay in ERR until the
+ * process ends.)
  *
  * Owner thread of the reactor only. */
 #ifndef NEAP_TRANSPORTS_RDMA_ENDPOINT_H
@@ -20,6 +21,7 @@
 #include <neap/engine.h>
 
 #define NEAP_RDMA_QPS_MAX 16u        /* of one endpoint */
+#define NEAP_RDMA_ENDPOINT_JOBS 64u  /* of all endpoints together that the helper must have room for */
 #define NEAP_RDMA_NIC_PATH_MAX 600u  /* bytes with NUL: a segment's name, '@', a device's name */
 
 struct neap_rdma_endpoints;
@@ -36,7 +38,6 @@ struct neap_rdma_endpoint_options {
 	/* 0: 5 s, 10 s, 30 s, 10 s, 10 s. Of each handshake call; for the peer's ack; without a completion while sends are owed one; for what
 	 * is owed once the queue pairs are in ERR; after which a call to the kernel is reported as slow, again and again. */
 	uint64_t handshake_timeout_ns, ack_timeout_ns, progress_timeout_ns, drain_timeout_ns, slow_ns;
-	bool owner_closes; /* a reactor that stops does not close them: the one who uses them does it in its order */
 };
 
 /* Answers a Connection request that was kept: neap_handshake_answer of the service it came by. From a turn. */
@@ -100,9 +101,6 @@ struct neap_rdma_target {
 	bool is_neap;
 	uint8_t instance[16];          /* of the process the descriptor is of, when it is Neap */
 };
-
-/* How many jobs of theirs may be under way at once: the helper must have room for them. */
-uint32_t neap_rdma_endpoints_jobs(const struct neap_rdma_endpoint_options *options);
 
 /* `caller` makes handshake calls, `answers` answers those that came; `local_server` (copied) is the part of our NIC paths before '@'. All
  * must last until `closed`. NEAP_ENOMEM, NEAP_ELIMIT. */

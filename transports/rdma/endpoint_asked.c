@@ -63,7 +63,10 @@ void rdma_answer_retired(struct rdma_endpoint *endpoint)
 	struct rdma_message message;
 	if (endpoint->ticket_count == 0)
 		return;
-	message_of_the_end(endpoint->base.endpoints, &message);
+	if (endpoint->destroy_tries < RDMA_DESTROY_TRIES)
+		message_of_the_end(endpoint->base.endpoints, &message);
+	else
+		rdma_message_empty(&message, "a queue pair cannot be destroyed here: it stays until the process ends");
 	answer_all(endpoint, true, &message);
 }
 

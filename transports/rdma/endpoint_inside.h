@@ -8,6 +8,7 @@
 
 #define RDMA_TICKETS_MAX 8u   /* requests that wait for one endpoint; each may be an event posted by one action */
 #define RDMA_DESTROY_TRIES 3u
+#define RDMA_JOBS_MAX NEAP_RDMA_ENDPOINT_JOBS
 #define RDMA_READS_MAX 16u    /* of one queue pair, both ways */
 
 /* One device's queue, as endpoints need it. */
@@ -46,6 +47,15 @@ struct rdma_work {
 	int make_error, connect_error, destroy_error; /* -errno */
 };
 
+/* A job waits for its turn when RDMA_JOBS_MAX are with the helper; the order is kept. */
+struct rdma_job {
+	struct neap_helper_job job; /* first */
+	struct rdma_job *next;
+	struct rdma_endpoint *endpoint;
+	void (*run)(struct rdma_work *work);              /* on the helper's thread */
+	void (*then)(struct rdma_endpoint *endpoint); /* from a turn */
+};
+
 struct rdma_endpoint {
 	struct neap_rdma_endpoint base; /* first */
 	struct rdma_place *place;
@@ -78,7 +88,7 @@ struct rdma_endpoint {
 	struct rdma_ticket tickets[RDMA_TICKETS_MAX];
 	uint32_t ticket_count;
 
-	struct neap_helper_job make_job, connect_job, destroy_job;
+	struct rdma_job make_job, connect_job, destroy_job;
 	struct rdma_work work;
 	uint32_t made;          /* queue pairs there are */
 	uint32_t destroy_tries; /* that failed */
@@ -103,6 +113,8 @@ struct neap_rdma_endpoints {
 	struct rdma_place places[NEAP_DEVICES_MAX];
 	uint32_t place_count;
 	uint64_t last_epoch;
+	struct rdma_job *first_job, **last_job; /* that wait */
+	uint32_t jobs;                          /* with the helper */
 	bool closing;
 	void (*closed)(void *user);
 	void *closed_user;
@@ -137,6 +149,7 @@ void rdma_list_take(struct rdma_endpoint *endpoint);
 bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place);
 
 /* endpoint_work.c: the helper's part */
+void rdma_work_submit(struct rdma_endpoint *endpoint, struct rdma_job *job);
 void rdma_work_make(struct rdma_endpoint *endpoint);
 void rdma_work_connect(struct rdma_endpoint *endpoint);
 void rdma_work_destroy(struct rdma_endpoint *endpoint);

@@ -154,6 +154,8 @@ uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *base, const struct n
 void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *base, uint32_t qp_number, uint32_t bytes)
 {
 	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)base;
+	if (base->owed == 0) /* its queue pair is destroyed, and the place was given back with it */
+		return;
 	for (uint32_t i = 0; i < endpoint->made; i++)
 		if (base->qps[i].number == qp_number && base->qps[i].posted > 0)
 			base->qps[i].posted--;

@@ -23,6 +23,48 @@ static uint32_t mtu_of(uint32_t bytes)
 	return mtu;
 }
 
+/* --- jobs */
+
+static void run_job(struct neap_helper_job *base)
+{
+	const struct rdma_job *job = (struct rdma_job *)(void *)base;
+	job->run(&job->endpoint->work);
+}
+
+static void job_done(struct neap_helper_job *base);
+
+static void feed_helper(struct neap_rdma_endpoints *endpoints)
+{
+	while (endpoints->first_job && endpoints->jobs < RDMA_JOBS_MAX) {
+		struct rdma_job *job = endpoints->first_job;
+		endpoints->first_job = job->next;
+		if (!job->next)
+			endpoints->last_job = &endpoints->first_job;
+		endpoints->jobs++;
+		neap_helper_submit(endpoints->helper, &job->job);
+	}
+}
+
+static void job_done(struct neap_helper_job *base)
+{
+	const struct rdma_job *job = (struct rdma_job *)(void *)base;
+	struct rdma_endpoint *endpoint = job->endpoint;
+	endpoint->base.endpoints->jobs--;
+	feed_helper(endpoint->base.endpoints);
+	job->then(endpoint);
+}
+
+void rdma_work_submit(struct rdma_endpoint *endpoint, struct rdma_job *job)
+{
+	struct neap_rdma_endpoints *endpoints = endpoint->base.endpoints;
+	job->job = (struct neap_helper_job){run_job, job_done};
+	job->endpoint = endpoint;
+	job->next = NULL;
+	*endpoints->last_job = job;
+	endpoints->last_job = &job->next;
+	feed_helper(endpoints);
+}
+
 /* --- making */
 
 /* Destroyed again when not all can be made. */
@@ -48,9 +90,8 @@ static int make_one(struct rdma_work *work, uint32_t i)
 	return error;
 }
 
-static void run_make(struct neap_helper_job *job)
+static void run_make(struct rdma_work *work)
 {
-	struct rdma_work *work = &((struct rdma_endpoint *)(void *)((char *)job - offsetof(struct rdma_endpoint, make_job)))->work;
 	for (uint32_t i = 0; i < work->wanted && !work->make_error; i++)
 		work->make_error = make_one(work, i);
 	if (work->make_error)
@@ -92,9 +133,8 @@ static int connect_one(struct rdma_work *work, uint32_t i)
 	return work->ops->modify_qp(work->qps[i], &rts);
 }
 
-static void run_connect(struct neap_helper_job *job)
+static void run_connect(struct rdma_work *work)
 {
-	struct rdma_work *work = &((struct rdma_endpoint *)(void *)((char *)job - offsetof(struct rdma_endpoint, connect_job)))->work;
 	for (uint32_t i = 0; i < work->connected && !work->connect_error; i++)
 		work->connect_error = connect_one(work, i);
 }
@@ -150,13 +190,8 @@ void rdma_work_connect(struct rdma_endpoint *endpoint)
 
 /* --- destroying */
 
-static void run_destroy(struct neap_helper_job *job)
-{
-	destroy_all(&((struct rdma_endpoint *)(void *)((char *)job - offsetof(struct rdma_endpoint, destroy_job)))->work);
-}
-
 void rdma_work_destroy(struct rdma_endpoint *endpoint)
 {
 	endpoint->destroy_again = false;
-	endpoint->destroy_job.run = run_destroy;
+	endpoint->destroy_job.run = destroy_all;
 }

@@ -21,8 +21,7 @@ static const struct neap_rdma *reader_of(const struct neap_transport *transport)
 
 uint32_t neap_rdma_jobs_max(const struct neap_engine_options *options, uint32_t devices)
 {
-	const struct neap_rdma_endpoint_options endpoints = {.endpoints_max = options->rdma.endpoints_max};
-	return JOBS_A_DEVICE * devices + neap_rdma_endpoints_jobs(&endpoints) + options->regions_max;
+	return JOBS_A_DEVICE * devices + NEAP_RDMA_ENDPOINT_JOBS + options->regions_max;
 }
 
 /* --- where requests go */

@@ -107,7 +107,6 @@ static int begin_endpoints(struct neap_rdma *rdma)
 		.handshake_timeout_ns = engine->handshake_timeout_ms * UINT64_C(1000000),
 		.progress_timeout_ns = engine->progress_timeout_ms * UINT64_C(1000000),
 		.drain_timeout_ns = engine->drain_timeout_ms * UINT64_C(1000000),
-		.owner_closes = true,
 	};
 	const struct neap_rdma_answers answers = {.answer = answer, .user = rdma};
 	return neap_rdma_endpoints_create(rdma->reactor, rdma->verbs, rdma->helper, rdma->view->caller, &answers, rdma->server,
