@@ -117,7 +117,7 @@ static uint64_t chance(uint64_t *state, uint64_t below)
 	return (*state >> 33) % below;
 }
 
-#define SEEDS 60
+#define SEEDS 40
 
 START_TEST(both_at_once)
 {
@@ -174,6 +174,95 @@ START_TEST(both_at_once_with_cuts)
 			use(&nodes[i], &users[i]);
 		until(&users[i], rdma_endpoint_READY);
 		ck_carries(&nodes[i], &users[i]);
+	}
+	end();
+}
+END_TEST
+
+/* --- all at once, over many seeds: whatever happens, nothing is left over, and in the end it is well again */
+
+#define STEPS 60
+
+static struct user weather_users[2];
+
+static void misfortune(uint64_t *random, struct node *node)
+{
+	static const enum sim_call calls[] = {SIM_CREATE_QP, SIM_MODIFY_QP, SIM_POST_SEND, SIM_DESTROY_QP};
+	switch (chance(random, 7)) {
+	case 0: paired_net_cut(&net); break;
+	case 1: paired_net_hold(&net, !net.held); break;
+	case 2: sim_helper_hold(&node->helper, !node->helper.held); break;
+	case 3: sim_verbs_fail(&rig.sim, calls[chance(random, 4)], (uint32_t)chance(random, 6) + 1, chance(random, 2) ? -ETIMEDOUT : -ENOMEM); break;
+	case 4: {
+		struct sim_device *device = chance(random, 2) ? rig.rxe0 : rig.rxe1;
+		sim_verbs_set_port(&rig.sim, device, device->port.status == NEAP_PORT_ACTIVE ? NEAP_PORT_DOWN : NEAP_PORT_ACTIVE);
+		break;
+	}
+	case 5: rig.sim.latency_max_ns = chance(random, 2) ? 50000 : 30 * MS; break;
+	default:
+		if (!nodes[0].helper.held && !nodes[1].helper.held && chance(random, 3) == 0)
+			node_restart(node);
+		break;
+	}
+}
+
+static void act(uint64_t *random, struct node *node, struct user *user)
+{
+	struct neap_rdma_endpoint *endpoint = user->base.endpoint;
+	if (!endpoint) {
+		(void)try_use(node, user);
+		user->fence = chance(random, 2) == 0;
+	} else if (chance(random, 12) == 0) {
+		neap_rdma_endpoint_retire(endpoint, NEAP_CAUSE_CANCELED_BY_USER, "not wanted");
+	} else if (chance(random, 12) == 0 && endpoint->owed == 0) {
+		neap_rdma_endpoint_unuse(&user->base);
+	} else if (endpoint->usable && sent_count + 8 < SENT_MAX) {
+		(void)post(node, user, (uint32_t)chance(random, 6) + 1, chance(random, 2) ? NEAP_VERBS_WRITE : NEAP_VERBS_READ, (uint32_t)chance(random, 4000));
+	}
+}
+
+static void clear_up(void)
+{
+	memset(rig.sim.fail_in, 0, sizeof rig.sim.fail_in);
+	rig.sim.latency_max_ns = 50000;
+	paired_net_hold(&net, false);
+	for (int i = 0; i < 2; i++) {
+		sim_helper_hold(&nodes[i].helper, false);
+		struct sim_device *device = i ? rig.rxe1 : rig.rxe0;
+		if (device->port.status != NEAP_PORT_ACTIVE)
+			sim_verbs_set_port(&rig.sim, device, NEAP_PORT_ACTIVE);
+	}
+	rig_pass(3000 * MS);
+}
+
+START_TEST(any_weather)
+{
+	uint64_t random = (uint64_t)_i + 77;
+	begin_seeded((uint64_t)_i + 77);
+	net.delay_max_ns = chance(&random, 4) * MS + 1;
+	node_register(&nodes[0]);
+	node_register(&nodes[1]);
+	user_begin(&weather_users[0]);
+	user_begin(&weather_users[1]);
+	for (int step = 0; step < STEPS; step++) {
+		int who = (int)chance(&random, 2);
+		if (chance(&random, 5) == 0)
+			misfortune(&random, &nodes[who]);
+		act(&random, &nodes[who], &weather_users[who]);
+		rig_pass(1 + chance(&random, chance(&random, 8) ? 3 * MS : 300 * MS));
+	}
+	clear_up();
+	for (int tries = 0; tries < 10 && !(is_usable(&weather_users[0]) && is_usable(&weather_users[1])); tries++) {
+		for (int i = 0; i < 2; i++)
+			if (!weather_users[i].base.endpoint)
+				use(&nodes[i], &weather_users[i]);
+		rig_pass(700 * MS);
+	}
+	for (int i = 0; i < 2; i++) {
+		ck_assert(is_usable(&weather_users[i]));
+		ck_carries(&nodes[i], &weather_users[i]);
+		ck_assert_uint_eq(neap_rdma_endpoints_count(nodes[i].endpoints), 1);
+		ck_assert_uint_eq(nodes[i].queue.owed + nodes[i].queue.bytes, 0);
 	}
 	end();
 }
@@ -601,6 +690,7 @@ static void add_endpoint_tests(TCase *opening, TCase *states, TCase *peers)
 	tcase_add_test(opening, neap_peers_agree);
 	tcase_add_loop_test(opening, both_at_once, 0, SEEDS);
 	tcase_add_loop_test(opening, both_at_once_with_cuts, 0, SEEDS);
+	tcase_add_loop_test(opening, any_weather, 0, SEEDS);
 	tcase_add_test(opening, an_answer_is_as_good_as_an_ack);
 	tcase_add_loop_test(states, retired_in_every_state, 0, TO_COUNT);
 	tcase_add_loop_test(states, closed_in_every_state, 0, TO_COUNT);

@@ -485,6 +485,41 @@ START_TEST(many_at_once)
 }
 END_TEST
 
+static uint32_t allocations_left;
+static struct neap_alloc_ops alloc;
+
+static void *allocate(void *user, size_t bytes)
+{
+	return allocations_left-- ? alloc.allocate(user, bytes) : NULL;
+}
+
+/* No memory: nothing is kept of what was begun. */
+START_TEST(cannot_be_created)
+{
+	struct neap_rdma_endpoints *endpoints = NULL;
+	const struct neap_rdma_answers answers = {answer_kept, &nodes[0]};
+	int error = NEAP_ENOMEM;
+	begin();
+	alloc = rig.reactor->options.alloc;
+	for (uint32_t fails_at = 0; error; fails_at++) {
+		allocations_left = fails_at;
+		rig.reactor->options.alloc.allocate = allocate;
+		error = neap_rdma_endpoints_create(rig.reactor, &rig.sim.verbs, &nodes[0].helper.base, nodes[0].caller, &answers, "here", nodes[0].instance,
+		                                   &endpoint_options, &endpoints);
+		rig.reactor->options.alloc = alloc;
+		ck_assert(error == NEAP_OK || error == NEAP_ENOMEM);
+		ck_assert_uint_lt(fails_at, 20);
+		ck_assert(error || fails_at >= 3);
+	}
+	bool closed = nodes[0].endpoints_closed;
+	neap_rdma_endpoints_close(endpoints, endpoints_closed, &nodes[0]); /* with none */
+	rig_turns();
+	ck_assert(nodes[0].endpoints_closed && !closed);
+	nodes[0].endpoints_closed = false;
+	end();
+}
+END_TEST
+
 START_TEST(what_cannot_be_used)
 {
 	struct user user;
@@ -527,6 +562,7 @@ int main(void)
 	tcase_add_test(cache, used_ones_stay);
 	tcase_add_test(cache, the_device_has_no_more);
 	tcase_add_test(cache, many_at_once);
+	tcase_add_test(cache, cannot_be_created);
 	tcase_add_test(cache, what_cannot_be_used);
 	TCase *cases[] = {posting, ending, cache};
 	Suite *suite = suite_create("rdma_endpoint_post");

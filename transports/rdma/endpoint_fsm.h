@@ -38,7 +38,7 @@
 	               NEVER,                   NEVER,                   GO(GONE, bury))                                                    \
 	R(MAKING,      GO(MAKING, warn),        NEVER,                   NEVER,                   NEVER,                   GO(ASKING, ask), \
 	               GO(CONNECTING, connect), NEVER,                   NEVER,                   NEVER,                   NEVER,           \
-	               NEVER,                   NEVER,                   GO(GONE, bury),          NEVER,                   NEVER,           \
+	               NEVER,                   NEVER,                   GO(DESTROYING, destroy), NEVER,                   NEVER,           \
 	               NEVER,                   NEVER,                   GO(DESTROYING, destroy))                                           \
 	R(ASKING,      NEVER,                   NEVER,                   NEVER,                   NEVER,                   NEVER,           \
 	               NEVER,                   GO(CONNECTING, connect), GO(CONNECTING, connect), NEVER,                   NEVER,           \

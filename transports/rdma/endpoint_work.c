@@ -67,19 +67,6 @@ void rdma_work_submit(struct rdma_endpoint *endpoint, struct rdma_job *job)
 
 /* --- making */
 
-/* Destroyed again when not all can be made. */
-static void destroy_all(struct rdma_work *work)
-{
-	work->destroy_error = 0;
-	for (uint32_t i = 0; i < NEAP_RDMA_QPS_MAX; i++) {
-		int error = work->qps[i] ? work->ops->destroy_qp(work->qps[i]) : 0;
-		if (error)
-			work->destroy_error = error;
-		else
-			work->qps[i] = NULL;
-	}
-}
-
 static int make_one(struct rdma_work *work, uint32_t i)
 {
 	int error = work->ops->create_qp(work->pd, &work->options, &work->qps[i], &work->numbers[i]);
@@ -94,8 +81,6 @@ static void run_make(struct rdma_work *work)
 {
 	for (uint32_t i = 0; i < work->wanted && !work->make_error; i++)
 		work->make_error = make_one(work, i);
-	if (work->make_error)
-		destroy_all(work);
 }
 
 void rdma_work_make(struct rdma_endpoint *endpoint)
@@ -189,6 +174,19 @@ void rdma_work_connect(struct rdma_endpoint *endpoint)
 }
 
 /* --- destroying */
+
+/* All that there are, also when not all could be made. */
+static void destroy_all(struct rdma_work *work)
+{
+	work->destroy_error = 0;
+	for (uint32_t i = 0; i < NEAP_RDMA_QPS_MAX; i++) {
+		int error = work->qps[i] ? work->ops->destroy_qp(work->qps[i]) : 0;
+		if (error)
+			work->destroy_error = error;
+		else
+			work->qps[i] = NULL;
+	}
+}
 
 void rdma_work_destroy(struct rdma_endpoint *endpoint)
 {
