@@ -55,13 +55,7 @@ static char *make_buffer(struct app_host *host, const struct bench_options *opti
 		return NULL;
 	}
 	app_pattern_fill(buffer, 0, options->buffer_size, 0); /* pages of zeroes would be shared, and cached, as one */
-	struct neap_memory memory = {.address = buffer, .length = options->buffer_size, .access = NEAP_OPEN};
-	if (neap_memory_register(host->engine, &memory, 1, NULL, why, sizeof why)) {
-		app_error(&bench_program, "cannot register the buffer: %s", why);
-		app_memory_unmap(buffer, options->buffer_size);
-		return NULL;
-	}
-	return buffer;
+	return app_register(&bench_program, host, &options->node, buffer, options->buffer_size) < 0 ? buffer : NULL;
 }
 
 int main(int argc, char **argv)

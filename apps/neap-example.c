@@ -44,13 +44,7 @@ static void *register_buffer(struct app_host *host)
 		app_error(&program, "%s", why);
 		return NULL;
 	}
-	struct neap_memory memory = {.address = buffer, .length = buffer_size, .access = NEAP_OPEN};
-	if (neap_memory_register(host->engine, &memory, 1, NULL, why, sizeof why)) {
-		app_error(&program, "cannot register the buffer: %s", why);
-		app_memory_unmap(buffer, buffer_size);
-		return NULL;
-	}
-	return buffer;
+	return app_register(&program, host, &node, buffer, buffer_size) < 0 ? buffer : NULL;
 }
 
 static int serve(struct app_host *host, const void *buffer)

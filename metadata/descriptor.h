@@ -83,8 +83,8 @@ void neap_descriptor_free(struct neap_descriptor *descriptor);
 int neap_descriptor_encode(const struct neap_descriptor *descriptor, uint64_t wall_us, bool newline, size_t length_max,
                            char **text_p, size_t *length_p, char *why, size_t why_size);
 
-/* True when [address, address + length) lies inside one buffer; of a decoded rdma one also inside several that touch. length 0: the address lies inside or at the end of one. Logarithmic
- * for decoded ones. */
+/* True when [address, address + length) lies inside one buffer; of a decoded rdma one also inside several that touch. length 0: the
+ * address lies inside or at the end of one. Logarithmic for decoded ones. */
 bool neap_descriptor_covers(const struct neap_descriptor *descriptor, uint64_t address, uint64_t length);
 
 /* "00:00:..:0a:00:00:05": 16 hex bytes of one or two digits. */

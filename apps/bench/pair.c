@@ -48,8 +48,8 @@ static void on_died(struct ev_loop *loop, ev_child *watcher, int events)
 
 static void run_child(const struct bench_options *o, int out, pid_t parent)
 {
-	char flags[12][600];
-	char *argv[16];
+	char flags[14][600];
+	char *argv[18];
 	size_t count = 0, used = 0;
 	argv[count++] = (char *)"neap-bench";
 #define FLAG(...) (snprintf(flags[used], sizeof flags[used], __VA_ARGS__), argv[count++] = flags[used++])
@@ -59,6 +59,9 @@ static void run_child(const struct bench_options *o, int out, pid_t parent)
 		FLAG("--local_server_name=%s", o->node.local_server_name);
 	if (o->node.bind_address)
 		FLAG("--bind_address=%s", o->node.bind_address);
+	FLAG("--protocol=%s", o->node.protocol);
+	if (*o->node.device_name)
+		FLAG("--device_name=%s", o->node.device_name);
 	FLAG("--buffer_size=%" PRIu64, o->buffer_size);
 	FLAG("--threads=%" PRIu64, o->threads);
 	FLAG("--congestion=%s", o->congestion);

@@ -54,7 +54,7 @@ static const struct app_flag flags[] = {
 	{"host", APP_FLAG_TEXT, &o.host, NULL, 0, 0, "name or address of this machine that other clients use"},
 	{"bind_address", APP_FLAG_TEXT, &o.bind_address, NULL, 0, 0,
 	 "where to listen for them; not given: at the address that host means"},
-	{"protocol", APP_FLAG_TEXT, &o.protocol, NULL, 0, 0, "the transport; this build has tcp"},
+	{"protocol", APP_FLAG_TEXT, &o.protocol, NULL, 0, 0, "the transport of values: tcp; others stop the start"},
 	{"device_names", APP_FLAG_TEXT, &o.device_names, NULL, 0, 0, "RDMA devices; not used with tcp"},
 	{"metadata_server", APP_FLAG_TEXT, &o.metadata_server, NULL, 0, 0,
 	 "where segments are published: etcd://HOST:PORT,..., redis://HOST:PORT, http(s)://HOST:PORT/PATH; P2PHANDSHAKE: by asking peers"},
@@ -155,7 +155,7 @@ static int check_modes(void)
 	if (strcasecmp(o.deployment_mode, "P2P"))
 		return wrong("deployment_mode", o.deployment_mode, "P2P");
 	if (!strcasecmp(o.protocol, "rdma")) {
-		app_error(&client_program, "--protocol=rdma: this build does not have RDMA; use --protocol=tcp");
+		app_error(&client_program, "--protocol=rdma: values move under grants, which RDMA devices do not know; use --protocol=tcp");
 		return APP_USAGE;
 	}
 	if (strcasecmp(o.protocol, "tcp"))

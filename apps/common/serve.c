@@ -41,9 +41,50 @@ int app_node_options(const struct app_program *program, struct app_node *node, s
 	options->bind_address = node->bind_address ? node->bind_address : node->reached[0] ? node->reached : NULL;
 	options->metadata = node->metadata_server;
 	options->local_name = by_default && app_metadata_stores(node->metadata_server) ? NULL : name;
+	options->protocol = node->protocol;
+	if (*node->device_name)
+		options->device_filter = node->device_name;
 	options->handshake_port = (uint16_t)node->handshake_port;
 	options->data_port = (uint16_t)node->data_port;
 	return -1;
+}
+
+/* --- memory */
+
+struct settling {
+	bool told;
+	int error;
+	char why[512];
+};
+
+static void on_settled(void *user, int error, const char *why)
+{
+	struct settling *settling = user;
+	settling->error = error;
+	snprintf(settling->why, sizeof settling->why, "%s", why ? why : "");
+	settling->told = true;
+}
+
+int app_register(const struct app_program *program, struct app_host *host, const struct app_node *node, void *memory, uint64_t bytes)
+{
+	static struct settling settling; /* a signal may come before it is told */
+	const struct neap_memory range = {.address = memory, .length = bytes, .access = NEAP_OPEN};
+	neap_region_id region;
+	int error = neap_memory_register(host->engine, &range, 1, &region, settling.why, sizeof settling.why);
+	settling.told = false;
+	settling.error = NEAP_OK;
+	if (!error)
+		error = neap_memory_settled(host->engine, region, on_settled, &settling);
+	if (error) {
+		app_error(program, "cannot register the buffer: %s", *settling.why ? settling.why : neap_error_text(error));
+		return APP_START;
+	}
+	if (!app_host_wait(host, &settling.told, 0))
+		return APP_START;
+	if (!settling.error || strcmp(node->protocol, "rdma") != 0)
+		return -1;
+	app_error(program, "--protocol=rdma: %s", settling.why);
+	return APP_START;
 }
 
 /* --- publishing */

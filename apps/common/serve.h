@@ -26,13 +26,20 @@ extern const char app_default_name[]; /* 127.0.0.1 */
 	 "how long to wait for the metadata server at the start; 0: for ever"}, \
 	{"bind_address", APP_FLAG_TEXT, &(node).bind_address, NULL, 0, 0, \
 	 "where to listen; not given: at the address that local_server_name means"}, \
-	{"protocol", APP_FLAG_CHOICE, &(node).protocol, "tcp", 0, 0, "the transport"}, \
-	{"device_name", APP_FLAG_TEXT, &(node).device_name, NULL, 0, 0, "RDMA device; not used with tcp"}, \
+	{"protocol", APP_FLAG_CHOICE, &(node).protocol, "tcp|rdma|auto", 0, 0, \
+	 "the transport; rdma: over RDMA devices where both sides have them, and over tcp otherwise; auto: without a word when there are none"}, \
+	{"device_name", APP_FLAG_TEXT, &(node).device_name, NULL, 0, 0, \
+	 "a comma list of the RDMA devices that may be used; not given: MC_TE_FILTERS, or all"}, \
 	{"handshake_port", APP_FLAG_NUMBER, &(node).handshake_port, NULL, 0, 65535, "port of the handshake service; 0: a free one"}, \
 	{"data_port", APP_FLAG_NUMBER, &(node).data_port, NULL, 0, 65535, "port of the data service; 0: a free one"}
 
 /* Engine options from the MC_* variables and the flags. -1 to go on, or an exit code after an explanation. */
 int app_node_options(const struct app_program *program, struct app_node *node, struct neap_engine_options *options);
+
+/* Registers memory that any peer may reach, and waits until the RDMA devices have it, where there are some. What they refuse goes over TCP,
+ * but for --protocol=rdma: that was asked for. An exit code after an explanation, or -1. In any case it stays mapped until the host is
+ * closed. */
+int app_register(const struct app_program *program, struct app_host *host, const struct app_node *node, void *memory, uint64_t bytes);
 
 /* Something else than P2PHANDSHAKE. */
 bool app_metadata_stores(const char *metadata_server);

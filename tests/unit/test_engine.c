@@ -83,6 +83,18 @@ static const struct {
 	{{.port_min = 20000, .port_max = 19000}, NEAP_EINVAL, "port_min 20000"},
 	{{.handshake_port = 18888, .data_port = 18888}, NEAP_EINVAL, "18888"},
 	{{.congestion = "no such thing; rm"}, NEAP_EINVAL, "congestion"},
+	{{.protocol = "ib"}, NEAP_EINVAL, "protocol \"ib\" is not \"tcp\", \"rdma\" or \"auto\""},
+	{{.rdma.port = 256}, NEAP_EINVAL, "rdma.port is 256; allowed are 0 to 255"},
+	{{.rdma.gid_index = 256}, NEAP_EINVAL, "rdma.gid_index"},
+	{{.rdma.mtu_bytes = 256}, NEAP_EINVAL, "rdma.mtu_bytes is 256"},
+	{{.rdma.mtu_bytes = 1500}, NEAP_EINVAL, "512, 1024, 2048 and 4096"},
+	{{.rdma.service_level = 16}, NEAP_EINVAL, "rdma.service_level is 16; allowed are 0 to 15"},
+	{{.rdma.qps_per_endpoint = 17}, NEAP_EINVAL, "rdma.qps_per_endpoint is 17; allowed are 1 to 16"},
+	{{.rdma.endpoints_max = 65536}, NEAP_EINVAL, "rdma.endpoints_max"},
+	{{.rdma.slice_bytes = 4095}, NEAP_EINVAL, "rdma.slice_bytes is 4095; allowed are 4096 to 1073741824"},
+	{{.rdma.slice_bytes = 4096, .rdma.fragment_ratio = 4096}, NEAP_EINVAL, "rdma.fragment_ratio is 4096; allowed are 1 to"},
+	{{.rdma.region_max_bytes = 4095}, NEAP_EINVAL, "rdma.region_max_bytes is 4095; allowed are 4096 to 70368744177664"},
+	{{.rdma.advertised_host = "10.0.0.1:99"}, NEAP_EINVAL, "MC_RDMA_BIND_ADDRESS"},
 	{{.bind_address = "localhost"}, NEAP_EADDRESS, "numeric"},
 	{{.bind_address = "300.1.1.1"}, NEAP_EADDRESS, "bind_address"},
 	{{.bind_address = "192.0.2.77"}, NEAP_ESOCKET, "192.0.2.77"},
@@ -274,6 +286,40 @@ static const struct {
 	{"MC_MIN_RPC_PORT", "80", NEAP_EINVAL, 0, 0},
 	{"MC_MIN_RPC_PORT", "18000", NEAP_EINVAL, 0, 0},
 	{"MC_USE_IPV6", "maybe", NEAP_EINVAL, 0, 0},
+	{"MC_IB_PORT", "2", 0, FIELD(rdma.port), 2},
+	{"MC_IB_PORT", "0", NEAP_EINVAL, 0, 0},
+	{"MC_GID_INDEX", "0", 0, FIELD(rdma.gid_index), 0},
+	{"MC_GID_INDEX", "256", NEAP_EINVAL, 0, 0},
+	{"NCCL_IB_GID_INDEX", "3", 0, FIELD(rdma.gid_index), 3},
+	{"MC_MTU", "1024", 0, FIELD(rdma.mtu_bytes), 1024},
+	{"MC_MTU", "1500", NEAP_EINVAL, 0, 0},
+	{"MC_MTU", "256", NEAP_EINVAL, 0, 0},
+	{"MC_MTU", "large", NEAP_EINVAL, 0, 0},
+	{"MC_IB_TC", "106", 0, FIELD(rdma.traffic_class), 106},
+	{"MC_IB_TC", "-1", NEAP_EINVAL, 0, 0},
+	{"MC_IB_SL", "16", NEAP_EINVAL, 0, 0},
+	{"MC_IB_SL", "5", 0, FIELD(rdma.service_level), 5},
+	{"MC_PKEY_INDEX", "1", 0, FIELD(rdma.pkey_index), 1},
+	{"MC_MAX_EP_PER_CTX", "256", 0, FIELD(rdma.endpoints_max), 256},
+	{"MC_NUM_QP_PER_EP", "4", 0, FIELD(rdma.qps_per_endpoint), 4},
+	{"MC_NUM_QP_PER_EP", "17", NEAP_EINVAL, 0, 0},
+	{"MC_MAX_WR", "128", 0, FIELD(rdma.sends_max), 128},
+	{"MC_MAX_CQE_PER_CTX", "0", NEAP_EINVAL, 0, 0},
+	{"MC_MAX_CQE_PER_CTX", "8192", 0, FIELD(rdma.completions_max), 8192},
+	{"MC_MAX_MR_SIZE", "1048576", 0, FIELD(rdma.region_max_bytes), 1048576},
+	{"MC_MAX_MR_SIZE", "1G", NEAP_EINVAL, 0, 0},
+	{"MC_MAX_MR_SIZE", "-1", NEAP_EINVAL, 0, 0},
+	{"MC_MAX_MR_SIZE", "70368744177665", NEAP_EINVAL, 0, 0},
+	{"MC_SLICE_SIZE", "131072", 0, FIELD(rdma.slice_bytes), 131072},
+	{"MC_SLICE_SIZE", "-1", NEAP_EINVAL, 0, 0},
+	{"MC_FRAGMENT_RATIO", "8", 0, FIELD(rdma.fragment_ratio), 8},
+	{"MC_RETRY_CNT", "128", NEAP_EINVAL, 0, 0},
+	{"MC_RETRY_CNT", "3", 0, FIELD(rdma.retries_max), 3},
+	{"MC_RDMA_RAIL_PAUSE_SECONDS", "7", 0, FIELD(rdma.rail_pause_ms), 7000},
+	{"MC_RDMA_RAIL_PAUSE_SECONDS", "3600", NEAP_EINVAL, 0, 0},
+	{"MC_IB_PCI_RELAXED_ORDERING", "3", NEAP_EINVAL, 0, 0},
+	{"MC_FORCE_TCP", "please", NEAP_EINVAL, 0, 0},
+	{"MC_ENABLE_DEST_DEVICE_AFFINITY", "2", NEAP_EINVAL, 0, 0},
 };
 
 START_TEST(environment_variables)
@@ -311,10 +357,20 @@ START_TEST(environment_of_several)
 	ck_assert_str_eq(options.device_filter, "mlx5_0, mlx5_1");
 	setenv("MC_CUSTOM_TOPO_JSON", "", 1);
 	options.topology_file = NULL;
+	ck_assert(!options.rdma.gid_fixed && !options.rdma.strict_ordering && !options.rdma.force_tcp && !options.rdma.same_name);
+	setenv("NCCL_IB_GID_INDEX", "3", 1);
+	setenv("MC_GID_INDEX", "0", 1);
+	setenv("MC_IB_PCI_RELAXED_ORDERING", "0", 1);
+	setenv("MC_FORCE_TCP", "1", 1);
+	setenv("MC_ENABLE_DEST_DEVICE_AFFINITY", "1", 1);
+	setenv("MC_RDMA_BIND_ADDRESS", "10.0.0.7", 1);
 	setenv("MC_USE_IPV6", "1", 1);
 	setenv("MC_TCP_PROTO", "2", 1);
 	ck_assert_int_eq(neap_engine_options_from_environment(&options, NULL, 0), 0);
 	ck_assert(!options.v1_only);
+	ck_assert(options.rdma.gid_fixed && options.rdma.strict_ordering && options.rdma.force_tcp && options.rdma.same_name);
+	ck_assert_uint_eq(options.rdma.gid_index, 0); /* Mooncake's own name counts before NCCL's */
+	ck_assert_str_eq(options.rdma.advertised_host, "10.0.0.7");
 	ck_assert_str_eq(options.local_name, "::1");
 	options.local_name = NULL;
 	setenv("MC_USE_IPV6", "0", 1);
