@@ -234,6 +234,33 @@ START_TEST(memory_waits_for_the_first_look)
 }
 END_TEST
 
+/* What was told over TCP stays told while it comes on devices: no document in between lacks a range. */
+START_TEST(the_document_is_whole_at_every_moment)
+{
+	rdma_engine_rig_begin(&rig, 1);
+	rig.devices[0]->forbidden = true;
+	rdma_engine_rig_start(&rig, 0, 1, NULL);
+	for (int i = 0; i < 3; i++)
+		(void)rdma_engine_rig_register(&rig, 0, bytes[i], BYTES, NEAP_OPEN);
+	rig.devices[0]->forbidden = false;
+	uint32_t ms = 0;
+	for (; told_protocol() == NEAP_PROTOCOL_TCP && ms < 10000; ms++) {
+		ck_assert_uint_eq(told_buffers(), 3);
+		rdma_engine_rig_pass(&rig, MS);
+	}
+	ck_assert_uint_lt(ms, 10000);
+	ck_assert_uint_eq(told_buffers(), 3);
+	/* From then on a new one is told when it is there, and the others stay. */
+	neap_region_id region;
+	ck_assert_int_eq(register_only(bytes[3], BYTES, NEAP_OPEN, &region), NEAP_OK);
+	ck_assert_int_eq(told_protocol(), NEAP_PROTOCOL_RDMA);
+	ck_assert_uint_eq(told_buffers(), 3);
+	ck_assert_int_eq(rdma_engine_rig_settle(&rig, 0, region), NEAP_OK);
+	ck_assert_uint_eq(told_buffers(), 4);
+	rdma_engine_rig_end(&rig);
+}
+END_TEST
+
 START_TEST(devices_come_and_go)
 {
 	uint64_t version;
@@ -693,6 +720,7 @@ int main(void)
 	tcase_add_test(tests, tcp_is_tcp);
 	tcase_add_test(tests, no_permission_at_first);
 	tcase_add_test(tests, memory_waits_for_the_first_look);
+	tcase_add_test(tests, the_document_is_whole_at_every_moment);
 	tcase_add_test(tests, devices_come_and_go);
 	tcase_add_test(tests, a_device_without_all_memory_is_not_told);
 	tcase_add_test(tests, refused_memory_stays_for_tcp);

@@ -82,6 +82,14 @@ void neap_rdma_initiator_destroy(struct neap_rdma_initiator *initiator)
 	neap_release(reactor, initiator, sizeof *initiator);
 }
 
+void neap_rdma_initiator_memory_changed(struct neap_rdma_initiator *initiator, bool wake)
+{
+	uint32_t index = 0;
+	initiator->version++;
+	for (struct neap_rdma_peer *peer; wake && (peer = neap_pool_next(&initiator->peers, &index));)
+		neap_rdma_peer_wake(peer);
+}
+
 /* --- of the engine ---------------------------------------------------------------------------------------------------------------------- */
 
 static struct neap_rdma_peer *peer_for(struct neap_rdma_initiator *initiator, struct neap_segment *segment)

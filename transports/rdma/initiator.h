@@ -51,6 +51,8 @@ int neap_rdma_initiator_create(struct neap_rdma_initiator **initiator_p, const s
 /* Ends everything as CANCELED, ENGINE_CLOSED; `closed` from a turn when all requests have ended and been let go. */
 void neap_rdma_initiator_close(struct neap_rdma_initiator *initiator, void (*closed)(void *user), void *user);
 void neap_rdma_initiator_destroy(struct neap_rdma_initiator *initiator);
+/* Memory of ours has come on devices or is off them. `wake`: what waits for it may go on. */
+void neap_rdma_initiator_memory_changed(struct neap_rdma_initiator *initiator, bool wake);
 
 /* As neap_transport_ops has them. Slices of the initiator have NEAP_RDMA_PLACE in transport_phase. */
 #define NEAP_RDMA_PLACE 0x08u

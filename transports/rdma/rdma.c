@@ -204,6 +204,7 @@ static void device_changed(void *user, struct neap_rdma_device *device)
 	uint64_t was_open = rdma->open;
 	bool was_settled = rdma->settled;
 	count_devices(rdma);
+	neap_rdma_regions_look(rdma);
 	neap_rdma_lanes_device_changed(rdma, device);
 	neap_rdma_regions_devices_changed(rdma, (rdma->open & ~was_open) || rdma->settled != was_settled);
 	if (rdma->usable)
@@ -411,6 +412,7 @@ int neap_rdma_transport_create_in(struct neap_transport **transport_p, struct ne
 	rdma->options = &view->options->rdma;
 	rdma->reactor = view->reactor;
 	rdma->insists = insists;
+	rdma->plain = true;
 	error = begin(rdma, surroundings, reason, sizeof reason);
 	if (error)
 		say_none(view->reactor, insists, error, reason);

@@ -16,6 +16,7 @@ struct neap_rdma_kept {
 	bool wanted;                /* registered at the registry, and not unregistered since */
 	bool has_memory;            /* being registered, registered, or being taken back */
 	bool on_devices;            /* registered: keys can be had */
+	bool pending;               /* OPEN, and not known yet whether devices take it */
 	bool refused;               /* devices did not take it; tried again when one comes back */
 	int error;                  /* of that */
 	char *why;                  /* of that; NULL: out of memory */
@@ -63,6 +64,8 @@ struct neap_rdma {
 	struct neap_rdma_kept *kept;     /* regions_max */
 	struct neap_ready sweep;         /* looks for regions that are not on devices and could be */
 	uint32_t sweep_next, waiting;    /* waiting: wanted, and without memory there */
+	uint32_t pending;                /* regions */
+	bool plain;                      /* peers read a document as TCP has it */
 	bool said_refused;               /* until the next one is taken */
 
 	struct neap_rdma_publishing publishing;
@@ -79,6 +82,8 @@ int neap_rdma_regions_begin(struct neap_rdma *rdma);
 void neap_rdma_regions_free(struct neap_rdma *rdma);
 /* A device came, went, or is known to be unusable. `more`: one is open that was not, or all are known now. */
 void neap_rdma_regions_devices_changed(struct neap_rdma *rdma, bool more);
+/* After `usable` has changed: what kind of document peers read. */
+void neap_rdma_regions_look(struct neap_rdma *rdma);
 /* The end begins: no region comes on any more, and those who wait for that are told. */
 void neap_rdma_regions_stop(struct neap_rdma *rdma);
 void neap_rdma_regions_settle(struct neap_rdma *rdma, uint32_t slot, struct neap_settle_call *call);

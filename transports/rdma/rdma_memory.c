@@ -252,8 +252,8 @@ static void do_settle(struct neap_machine *machine, uint64_t argument)
 	struct region *region = region_of(machine);
 	const struct neap_rdma_memory_options *options = &region->memory->options;
 	(void)argument;
-	if (options->keys_changed && (region->access & (NEAP_VERBS_REMOTE_READ | NEAP_VERBS_REMOTE_WRITE)))
-		options->keys_changed(options->user);
+	if (options->keys_changed)
+		options->keys_changed(options->user, region->access);
 	go_on(region);
 }
 

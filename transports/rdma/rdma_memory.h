@@ -22,8 +22,8 @@ struct neap_rdma_memory_options {
 	bool strict_ordering;     /* MC_IB_PCI_RELAXED_ORDERING=0: do not ask for relaxed ordering */
 	uint64_t slow_ns;  /* as of devices; 0: NEAP_RDMA_SLOW_NS */
 	uint64_t retry_ns; /* between tries to deregister; 0: 1 s */
-	/* A range that peers may reach has come on devices or is off some, after its `done`. From a turn. NULL: nobody asks. */
-	void (*keys_changed)(void *user);
+	/* A range of that access has come on devices or is off some, after its `done`. From a turn. NULL: nobody asks. */
+	void (*keys_changed)(void *user, unsigned access);
 	void *user;
 };
 

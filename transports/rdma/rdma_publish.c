@@ -154,7 +154,7 @@ static int put_buffers(struct neap_rdma *rdma, const struct telling *telling, st
 int neap_rdma_publish(struct neap_rdma *rdma, struct neap_descriptor *descriptor, bool buffers, char *why, size_t why_size)
 {
 	struct telling telling;
-	if (!rdma->usable || !rdma->memory || rdma->ending)
+	if (rdma->plain || !rdma->memory || rdma->ending)
 		return NEAP_ENODEV;
 	choose(&telling, rdma, buffers);
 	if (telling.device_count == 0)

@@ -45,6 +45,29 @@ void neap_rdma_regions_settle(struct neap_rdma *rdma, uint32_t slot, struct neap
 	answer_as_it_is(kept);
 }
 
+/* --- what peers were told before there were devices */
+
+/* Regions that are told as TCP has them stay told until devices have all of them: no document in between lacks one. */
+void neap_rdma_regions_look(struct neap_rdma *rdma)
+{
+	if (rdma->usable == 0)
+		rdma->plain = true;
+	else if (rdma->pending == 0)
+		rdma->plain = false;
+}
+
+static void set_pending(struct neap_rdma_kept *kept, bool pending)
+{
+	struct neap_rdma *rdma = kept->rdma;
+	if (kept->access != NEAP_OPEN || kept->pending == pending)
+		return;
+	kept->pending = pending;
+	rdma->pending += pending ? 1u : -1u;
+	neap_rdma_regions_look(rdma);
+	if (!pending)
+		neap_engine_reach_changed(rdma->base.engine);
+}
+
 /* --- refusals */
 
 static size_t why_bytes(const struct neap_rdma_kept *kept)
@@ -74,6 +97,7 @@ static void refuse(struct neap_rdma_kept *kept, int error, const char *why)
 		neap_log(rdma->reactor, rdma->insists ? NEAP_LOG_WARNING : NEAP_LOG_INFO, "rdma",
 		         "memory at %p is not on the devices, is not published, and is moved over TCP: %s", kept->address, why);
 	rdma->said_refused = true;
+	set_pending(kept, false);
 	answer_as_it_is(kept);
 }
 
@@ -109,9 +133,10 @@ static void registered(void *user, int error, const char *why)
 	}
 	kept->on_devices = true;
 	rdma->said_refused = false;
+	if (rdma->initiator)
+		neap_rdma_initiator_memory_changed(rdma->initiator, false);
+	set_pending(kept, false);
 	answer_as_it_is(kept);
-	if (kept->access == NEAP_OPEN)
-		neap_engine_reach_changed(rdma->base.engine);
 }
 
 static void bring_on(struct neap_rdma_kept *kept)
@@ -128,6 +153,7 @@ static void bring_on(struct neap_rdma_kept *kept)
 		return;
 	}
 	forget_refusal(kept);
+	set_pending(kept, true);
 	kept->has_memory = true;
 	rdma->waiting--;
 }
@@ -143,6 +169,7 @@ static void took(void *user, uint32_t slot, void *address, uint64_t length, enum
 	struct neap_rdma_kept *kept = &rdma->kept[slot];
 	*kept = (struct neap_rdma_kept){.rdma = rdma, .address = address, .length = length, .access = access, .wanted = true};
 	rdma->waiting++;
+	set_pending(kept, true);
 	if (can_take(rdma))
 		bring_on(kept);
 }
@@ -174,6 +201,9 @@ static void ended(void *user, uint32_t slot)
 	struct neap_rdma_kept *kept = &rdma->kept[slot];
 	kept->wanted = kept->on_devices = false;
 	forget_refusal(kept);
+	set_pending(kept, false);
+	if (rdma->initiator)
+		neap_rdma_initiator_memory_changed(rdma->initiator, false);
 	answer_as_it_is(kept);
 	if (!kept->has_memory) {
 		rdma->waiting--;
@@ -225,11 +255,14 @@ void neap_rdma_regions_stop(struct neap_rdma *rdma)
 		sweep(rdma);
 }
 
-/* Regions have come on a device that came back, or are off one that failed. */
-static void keys_changed(void *user)
+/* A region has come on a device that came back, or is off one that failed. */
+static void keys_changed(void *user, unsigned access)
 {
 	struct neap_rdma *rdma = user;
-	neap_engine_reach_changed(rdma->base.engine);
+	if (rdma->initiator)
+		neap_rdma_initiator_memory_changed(rdma->initiator, true);
+	if (access & NEAP_VERBS_REMOTE_WRITE)
+		neap_engine_reach_changed(rdma->base.engine);
 }
 
 /* --- questions */
