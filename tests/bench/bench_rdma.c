@@ -60,7 +60,7 @@ static void turn(void)
 		(void)poll(&fd, 1, 10);
 }
 
-/* --- targets: a descriptor with one device and one buffer, and queue pairs that nobody looks at ------------------------------------------ */
+/* --- targets: a descriptor with one device and one buffer, and queue pairs that nobody looks at */
 
 struct target {
 	struct neap_handshake_service *service;
@@ -107,7 +107,7 @@ static void begin_target(struct target *target)
 	snprintf(target->name, sizeof target->name, "127.0.0.1:%u", neap_handshake_service_port(target->service));
 }
 
-/* --- the engine that asks ------------------------------------------------------------------------------------------------------------------ */
+/* --- the engine that asks */
 
 static int make_rdma(struct neap_transport **transport_p, struct neap_engine *of, char *why, size_t why_size)
 {
@@ -167,7 +167,7 @@ static void end(struct target *targets, uint32_t count)
 	free(memory);
 }
 
-/* --- the work -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- the work */
 
 struct opened {
 	neap_segment_id *ids;

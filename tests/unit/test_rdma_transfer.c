@@ -169,7 +169,7 @@ static void set_ports(uint32_t devices, enum neap_port_state state)
 			sim_verbs_set_port(&rig.sim, rig.devices[i], state);
 }
 
-/* --- bytes -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- bytes */
 
 static const uint64_t lengths[] = {1, 4096, 65535, 65536, 65537, 81920, 81921, 131072 + 16384, (1 << 20) + 5, BYTES - 64};
 
@@ -284,7 +284,7 @@ START_TEST(memory_that_is_not_registered_goes_over_tcp)
 }
 END_TEST
 
-/* --- ranges -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- ranges */
 
 START_TEST(a_range_that_is_not_there)
 {
@@ -371,7 +371,7 @@ START_TEST(a_refusal_does_not_harm_others)
 }
 END_TEST
 
-/* --- rails ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- rails */
 
 static void load(uint32_t count)
 {
@@ -474,7 +474,7 @@ START_TEST(more_peers_than_endpoints)
 }
 END_TEST
 
-/* --- ends ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- ends */
 
 /* Nobody answers on any rail. */
 START_TEST(a_deadline_ends_it_and_the_buffer_is_let_go)
@@ -595,7 +595,7 @@ START_TEST(nobody_is_there)
 }
 END_TEST
 
-/* --- anything ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- anything */
 
 static uint64_t chance(uint64_t *state, uint64_t below)
 {
@@ -632,7 +632,8 @@ static void fault(uint64_t *state, uint32_t *down)
  * have had no effect had none, and afterwards everything works. */
 START_TEST(whatever_happens)
 {
-	const struct neap_engine_options options = {.drain_timeout_ms = 200, .progress_timeout_ms = 1000, .connect_timeout_ms = 2000, .rdma = {.rail_pause_ms = 500}};
+	const struct neap_engine_options options = {.drain_timeout_ms = 200, .progress_timeout_ms = 1000, .connect_timeout_ms = 2000,
+	                                            .rdma = {.rail_pause_ms = 500}};
 	uint64_t state = (uint64_t)_i * 7919 + 1;
 	uint32_t down = 0;
 	begin_with(3, 12, &options);

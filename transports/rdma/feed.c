@@ -2,7 +2,7 @@
 #include "transports/rdma/peer.h"
 #include <string.h>
 
-/* --- the sends of one endpoint, together --------------------------------------------------------------------------------------------- */
+/* --- the sends of one endpoint, together */
 
 /* What was not posted waits again, in its order, without having cost a try. */
 static void take_back(struct neap_rdma_peer *peer, struct neap_rdma_gather *gather, uint32_t posted)
@@ -77,7 +77,7 @@ static uint32_t gathered_for(const struct neap_rdma_peer *peer, const struct nea
 	return 0;
 }
 
-/* --- paths --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- paths */
 
 /* A piece in search of a path. */
 struct search {
@@ -143,7 +143,7 @@ static struct neap_rdma_rail *choose(struct search *what)
 	return opens && rail->pieces.count >= NEAP_RDMA_AHEAD ? NULL : rail;
 }
 
-/* --- pieces --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- pieces */
 
 /* What is left joins the last piece, if it is not much more than one. */
 static uint64_t cut_length(const struct neap_rdma_initiator_options *options, uint64_t left)

@@ -37,7 +37,8 @@ static int make_pools(struct neap_rdma_initiator *initiator)
 	uint64_t rails = (uint64_t)options->peers_max * RAILS_SHARE;
 	int error = neap_pool_create(&initiator->peers, reactor, sizeof(struct neap_rdma_peer), options->peers_max);
 	if (!error)
-		error = neap_pool_create(&initiator->rails, reactor, sizeof(struct neap_rdma_rail), rails < UINT32_MAX / 2 ? (uint32_t)rails : UINT32_MAX / 2);
+		error = neap_pool_create(&initiator->rails, reactor, sizeof(struct neap_rdma_rail), rails < UINT32_MAX / 2
+		                         ? (uint32_t)rails : UINT32_MAX / 2);
 	if (!error)
 		error = neap_pool_create(&initiator->requests, reactor, sizeof(struct neap_rdma_request), options->requests_max);
 	if (!error)
@@ -90,7 +91,7 @@ void neap_rdma_initiator_memory_changed(struct neap_rdma_initiator *initiator, b
 		neap_rdma_peer_wake(peer);
 }
 
-/* --- of the engine ---------------------------------------------------------------------------------------------------------------------- */
+/* --- of the engine */
 
 static struct neap_rdma_peer *peer_for(struct neap_rdma_initiator *initiator, struct neap_segment *segment)
 {
@@ -102,7 +103,8 @@ static struct neap_rdma_peer *peer_for(struct neap_rdma_initiator *initiator, st
 	return segment->rdma_peer;
 }
 
-void neap_rdma_initiator_submit(struct neap_rdma_initiator *initiator, struct neap_segment *segment, struct neap_slice *first, uint32_t count)
+void neap_rdma_initiator_submit(struct neap_rdma_initiator *initiator, struct neap_segment *segment, struct neap_slice *first,
+                                uint32_t count)
 {
 	struct neap_rdma_peer *peer = peer_for(initiator, segment);
 	struct neap_slice *next;
@@ -162,7 +164,7 @@ void neap_rdma_initiator_close(struct neap_rdma_initiator *initiator, void (*clo
 	neap_ready_again(initiator->reactor, &initiator->ready);
 }
 
-/* --- of the queues -------------------------------------------------------------------------------------------------------------------------- */
+/* --- of the queues */
 
 void neap_rdma_initiator_completed(struct neap_rdma_initiator *initiator, struct neap_rdma_queue *queue,
                                    const struct neap_verbs_completion *completions, uint32_t count)

@@ -20,7 +20,7 @@ void neap_rdma_peer_wake(struct neap_rdma_peer *peer)
 	neap_ready_again(peer->initiator->reactor, &peer->ready);
 }
 
-/* --- what goes wrong -------------------------------------------------------------------------------------------------------------------- */
+/* --- what goes wrong */
 
 void neap_rdma_peer_trouble(struct neap_rdma_peer *peer, enum neap_cause cause, const char *why)
 {
@@ -44,10 +44,12 @@ static void weigh(struct neap_rdma_peer *peer)
 {
 	const struct neap_engine_options *options = neap_rdma_options_of(peer);
 	uint64_t now_ns = neap_now(peer->initiator->reactor);
-	if (peer->machine.state != rdma_peer_ACTIVE || peer->doomed || peer->keys_doubted || is_trying(peer) || !(peer->again.first || peer->queued.first))
+	if (peer->machine.state != rdma_peer_ACTIVE || peer->doomed || peer->keys_doubted || is_trying(peer) || !(peer->again.first
+	                                                                                                          || peer->queued.first))
 		return;
 	if (!peer->trouble_cause)
-		neap_rdma_peer_trouble(peer, NEAP_CAUSE_CONNECT_FAILED, "no device of ours, or none of the peer's, can be used for this memory now");
+		neap_rdma_peer_trouble(peer, NEAP_CAUSE_CONNECT_FAILED, "no device of ours, or none of the peer's,
+		                       can be used for this memory now");
 	if (peer->failures++ == 0)
 		peer->outage_ns = now_ns;
 	bool spent = peer->failures > peer->initiator->ground.options.tries_max ||
@@ -55,7 +57,7 @@ static void weigh(struct neap_rdma_peer *peer)
 	neap_step(&peer->machine, spent ? rdma_peer_on_GIVE_UP : rdma_peer_on_TROUBLE, peer->trouble_cause);
 }
 
-/* --- the one source of work ----------------------------------------------------------------------------------------------------------------- */
+/* --- the one source of work */
 
 static bool has_work(const struct neap_rdma_peer *peer)
 {
@@ -145,7 +147,7 @@ static void run(struct neap_ready *ready)
 		work(peer);
 }
 
-/* --- actions ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- actions */
 
 static void refreshed(struct neap_segment_waiter *waiter, int error, const char *why)
 {
@@ -232,14 +234,15 @@ static neap_action_func *const actions[] = {
 	[rdma_peer_do_give_up] = do_give_up, [rdma_peer_do_leave] = do_leave,               [rdma_peer_do_part] = do_part,
 };
 
-/* --- class -------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- class */
 
 static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class, uint64_t now_ns)
 {
 	const struct neap_rdma_peer *peer = peer_of(machine);
 	uint32_t doublings = peer->failures > 0 ? peer->failures - 1 : 0;
 	(void)timeout_class;
-	return now_ns + ((neap_rdma_options_of(peer)->retry_backoff_ms * NS_PER_MS) << (doublings < BACKOFF_DOUBLINGS ? doublings : BACKOFF_DOUBLINGS));
+	return now_ns + ((neap_rdma_options_of(peer)->retry_backoff_ms * NS_PER_MS) << (doublings < BACKOFF_DOUBLINGS
+	                                                                                ? doublings : BACKOFF_DOUBLINGS));
 }
 
 static void broken(struct neap_machine *machine, uint8_t event)
@@ -268,7 +271,7 @@ const struct neap_machine_kind neap_rdma_peer_kind = {
 	.broken = broken,
 };
 
-/* --- calls -------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- calls */
 
 static void reap(struct neap_reap *reap_)
 {

@@ -1,7 +1,7 @@
 /* The initiator from inside: peers, rails, requests and pieces. Shared by the files of the initiator, by nobody else.
  *
- * A request stands in one place: unsure (its range is not in the descriptor, which is read again), queued (bytes of it are still to be cut),
- * or cut. A piece stands in one place: the rail it is under way on, or `again` of its peer, to be posted once more. Pieces exist only from
+ * A request stands in one place: unsure (its range is not in the descriptor, which is read again), queued (bytes of it are still to be
+ * cut), or cut. A piece stands in one place: the rail it is under way on, or `again` of its peer, to be posted once more. Pieces exist only from
  * their first posting on: a request of a terabyte takes no more memory than one of a kilobyte.
  *
  * A piece whose rail breaks stays there until the endpoint is gone: only then do its bytes come from nowhere any more, and a WRITE is
@@ -209,7 +209,8 @@ void neap_rdma_request_rest(struct neap_rdma_peer *peer, struct neap_rdma_reques
 void neap_rdma_peer_drain_due(struct neap_timer *timer, void *user);
 
 /* piece.c: what becomes of pieces */
-struct neap_rdma_piece *neap_rdma_piece_take(struct neap_rdma_peer *peer, struct neap_rdma_request *request, uint64_t offset, uint32_t length);
+struct neap_rdma_piece *neap_rdma_piece_take(struct neap_rdma_peer *peer, struct neap_rdma_request *request, uint64_t offset,
+                                             uint32_t length);
 void neap_rdma_piece_append(struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece);
 void neap_rdma_piece_unlink(struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece);
 void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_verbs_completion *completion);

@@ -7,7 +7,7 @@
 #define FEW_BUFFERS 16u
 #define SEGMENTS "segments:"
 
-/* --- buffers by address ---------------------------------------------------------------------------------------------------------------- */
+/* --- buffers by address */
 
 void neap_rdma_peer_forget_buffers(struct neap_rdma_peer *peer)
 {
@@ -71,7 +71,7 @@ static int64_t find_buffer(const struct neap_rdma_peer *peer, const struct neap_
 	return -1;
 }
 
-/* --- the descriptor ------------------------------------------------------------------------------------------------------------------------- */
+/* --- the descriptor */
 
 bool neap_rdma_peer_is_as_seen(const struct neap_rdma_peer *peer)
 {
@@ -144,7 +144,7 @@ void neap_rdma_peer_look(struct neap_rdma_peer *peer)
 	end_stale(peer);
 }
 
-/* --- both ends of an address ---------------------------------------------------------------------------------------------------------------- */
+/* --- both ends of an address */
 
 /* Devices that have the range now. */
 static void keep_registered(struct neap_rdma_peer *peer, struct neap_rdma_hot *hot, uint64_t address)
@@ -212,7 +212,7 @@ bool neap_rdma_peer_covers(struct neap_rdma_peer *peer, uint64_t address, uint64
 	return neap_descriptor_covers(neap_rdma_descriptor(peer), address, length);
 }
 
-/* --- the unsure ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- the unsure */
 
 static void range_read(struct neap_segment_waiter *waiter, int error, const char *why)
 {
@@ -224,7 +224,7 @@ static void range_read(struct neap_segment_waiter *waiter, int error, const char
 	neap_rdma_peer_wake(peer);
 }
 
-/* A peer may have registered ranges, or have other keys, since its descriptor was read: it is read once more before requests are refused. */
+/* A peer may have registered ranges, or have other keys, since its descriptor was read: it is read again before requests are refused. */
 void neap_rdma_peer_ask_for_ranges(struct neap_rdma_peer *peer)
 {
 	if (peer->range_waiting || peer->recheck || !(peer->unsure.first || peer->keys_doubted))

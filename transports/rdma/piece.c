@@ -2,7 +2,8 @@
 #include "transports/rdma/peer.h"
 #include "transports/rdma/rail_fsm.h"
 
-struct neap_rdma_piece *neap_rdma_piece_take(struct neap_rdma_peer *peer, struct neap_rdma_request *request, uint64_t offset, uint32_t length)
+struct neap_rdma_piece *neap_rdma_piece_take(struct neap_rdma_peer *peer, struct neap_rdma_request *request, uint64_t offset,
+                                             uint32_t length)
 {
 	struct neap_rdma_piece *piece = neap_pool_take(&peer->initiator->pieces);
 	if (!piece)
@@ -49,7 +50,7 @@ void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *p
 		neap_rdma_request_rest(peer, request);
 }
 
-/* --- completions --------------------------------------------------------------------------------------------------------------- */
+/* --- completions */
 
 static void off_the_device(struct neap_rdma_rail *rail, const struct neap_rdma_piece *piece)
 {
@@ -94,7 +95,7 @@ void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_
 	neap_rdma_endpoint_completed(endpoint, completion->qp_number, piece->length);
 }
 
-/* --- after the end of the endpoint --------------------------------------------------------------------------------------------------- */
+/* --- after the end of the endpoint */
 
 /* The peer's NIC has answered no: the operation is over, and nothing behind it was begun. */
 static bool was_refused(enum neap_verbs_status status)

@@ -16,7 +16,7 @@ static struct neap_reactor *reactor_of(const struct neap_rdma_rail *rail)
 	return rail->peer->initiator->reactor;
 }
 
-/* --- what its endpoint tells ------------------------------------------------------------------------------------------------------- */
+/* --- what its endpoint tells */
 
 static void settled_for(struct neap_rdma_rail *rail)
 {
@@ -108,7 +108,7 @@ void neap_rdma_rail_broken(struct neap_rdma_rail *rail, enum neap_verbs_status s
 	neap_rdma_endpoint_retire(rail->user.endpoint, meaning->cause, why);
 }
 
-/* --- actions ------------------------------------------------------------------------------------------------------------------------- */
+/* --- actions */
 
 static void fill_target(const struct neap_rdma_rail *rail, struct neap_rdma_target *target)
 {
@@ -246,7 +246,8 @@ static uint64_t due_ns(const struct neap_machine *machine, uint8_t timeout_class
 static void broken(struct neap_machine *machine, uint8_t event)
 {
 	struct neap_rdma_rail *rail = rail_of(machine);
-	neap_log(reactor_of(rail), NEAP_LOG_ERROR, "rdma", "the rail from %s to %s at %s met %s, which cannot happen", rail->queue->device->name,
+	neap_log(reactor_of(rail), NEAP_LOG_ERROR, "rdma", "the rail from %s to %s at %s met %s, which cannot happen",
+	         rail->queue->device->name,
 	         rail->nic, rail->peer->segment->name, machine->class_->fsm->event_names[event]);
 	rail->open = false;
 }
@@ -270,7 +271,7 @@ const struct neap_machine_kind neap_rdma_rail_kind = {
 	.broken = broken,
 };
 
-/* --- calls ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- calls */
 
 struct neap_rdma_rail *neap_rdma_rail_of(const struct neap_rdma_peer *peer, struct neap_path path)
 {
@@ -290,7 +291,8 @@ struct neap_rdma_rail *neap_rdma_rail_make(struct neap_rdma_peer *peer, struct n
 {
 	struct neap_rdma_initiator *initiator = peer->initiator;
 	const char *nic = neap_rdma_descriptor(peer)->devices[path.remote].name;
-	struct neap_rdma_rail *rail = peer->rail_count < NEAP_RDMA_RAILS_MAX && strlen(nic) < sizeof rail->nic ? neap_pool_take(&initiator->rails) : NULL;
+	struct neap_rdma_rail *rail = peer->rail_count < NEAP_RDMA_RAILS_MAX && strlen(nic) < sizeof rail->nic
+		? neap_pool_take(&initiator->rails) : NULL;
 	if (!rail)
 		return NULL;
 	struct neap_machine machine = rail->machine; /* its generation goes on */

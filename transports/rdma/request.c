@@ -54,10 +54,11 @@ void neap_rdma_request_begin(struct neap_rdma_peer *peer, struct neap_slice *sli
 	peer->pending++;
 	peer->holding++;
 	neap_rdma_request_put(peer, request,
-	                      neap_rdma_peer_covers(peer, slice->address, slice->length) && slice->length > 0 ? NEAP_RDMA_QUEUED : NEAP_RDMA_UNSURE);
+	                      neap_rdma_peer_covers(peer, slice->address, slice->length) && slice->length > 0
+		? NEAP_RDMA_QUEUED : NEAP_RDMA_UNSURE);
 }
 
-/* --- ends ------------------------------------------------------------------------------------------------------------------- */
+/* --- ends */
 
 /* What is known of the bytes. All that was cut has arrived: that is a prefix. */
 static enum neap_effect effect_of(const struct neap_rdma_request *request)
@@ -113,7 +114,7 @@ void neap_rdma_request_rest(struct neap_rdma_peer *peer, struct neap_rdma_reques
 		neap_slice_released(slice);
 }
 
-/* --- stopped ------------------------------------------------------------------------------------------------------------------ */
+/* --- stopped */
 
 /* Pieces of it that wait to be posted again are not. */
 static void drop_waiting(struct neap_rdma_peer *peer, struct neap_rdma_request *request)
@@ -164,7 +165,8 @@ static void break_rails(struct neap_rdma_peer *peer, const struct neap_rdma_requ
 	for (struct neap_rdma_rail *rail = peer->rails; rail; rail = rail->next)
 		for (struct neap_rdma_piece *piece = rail->pieces.first; piece; piece = piece->next)
 			if (piece->request == request && rail->user.endpoint) {
-				neap_rdma_endpoint_retire(rail->user.endpoint, NEAP_CAUSE_NO_PROGRESS, "a canceled request did not end in drain_timeout_ms");
+				neap_rdma_endpoint_retire(rail->user.endpoint, NEAP_CAUSE_NO_PROGRESS,
+				                          "a canceled request did not end in drain_timeout_ms");
 				break;
 			}
 }
