@@ -44,12 +44,12 @@ static void weigh(struct neap_rdma_peer *peer)
 {
 	const struct neap_engine_options *options = neap_rdma_options_of(peer);
 	uint64_t now_ns = neap_now(peer->initiator->reactor);
-	if (peer->machine.state != rdma_peer_ACTIVE || peer->doomed || peer->keys_doubted || is_trying(peer) || !(peer->again.first
-	                                                                                                          || peer->queued.first))
+	bool wants = peer->again.first || peer->queued.first;
+	if (peer->machine.state != rdma_peer_ACTIVE || !wants || peer->doomed || peer->keys_doubted || is_trying(peer))
 		return;
 	if (!peer->trouble_cause)
-		neap_rdma_peer_trouble(peer, NEAP_CAUSE_CONNECT_FAILED, "no device of ours, or none of the peer's,
-		                       can be used for this memory now");
+		neap_rdma_peer_trouble(peer, NEAP_CAUSE_CONNECT_FAILED,
+		                       "no device of ours, or none of the peer's, can be used for this memory now");
 	if (peer->failures++ == 0)
 		peer->outage_ns = now_ns;
 	bool spent = peer->failures > peer->initiator->ground.options.tries_max ||

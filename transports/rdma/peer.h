@@ -1,8 +1,8 @@
 /* The initiator from inside: peers, rails, requests and pieces. Shared by the files of the initiator, by nobody else.
  *
  * A request stands in one place: unsure (its range is not in the descriptor, which is read again), queued (bytes of it are still to be
- * cut), or cut. A piece stands in one place: the rail it is under way on, or `again` of its peer, to be posted once more. Pieces exist only from
- * their first posting on: a request of a terabyte takes no more memory than one of a kilobyte.
+ * cut), or cut. A piece stands in one place: the rail it is under way on, or `again` of its peer, to be posted once more. Pieces exist only
+ * from their first posting on: a request of a terabyte takes no more memory than one of a kilobyte.
  *
  * A piece whose rail breaks stays there until the endpoint is gone: only then do its bytes come from nowhere any more, and a WRITE is
  * repeated to a Neap peer only when that has said the same of its half (design.md 6). */
