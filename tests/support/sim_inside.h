@@ -6,6 +6,7 @@
 
 #define SIM_EVENTS_MAX 64u
 #define SIM_QUEUE_MAX 1024u
+#define SIM_PACKETS_MAX 32u /* placed in one step */
 
 struct neap_verbs_context {
 	struct neap_verbs_context *next;

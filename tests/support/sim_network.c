@@ -50,10 +50,10 @@ static void take_off(struct neap_verbs_qp *qp, struct sim_send *send)
 	send->target = sim_region(peer_of(qp)->pd, true, send->what.rkey, send->what.remote, send->what.length, NEAP_VERBS_REMOTE_WRITE);
 }
 
-/* One piece of it, if its region is still there. */
-static void place(struct sim_send *send)
+/* Some packets of it, if its region is still there. */
+static void place(struct sim_send *send, uint32_t packets)
 {
-	uint32_t left = send->what.length - send->placed, piece = left < SIM_MTU_BYTES ? left : SIM_MTU_BYTES;
+	uint32_t left = send->what.length - send->placed, piece = left / SIM_MTU_BYTES < packets ? left : packets * SIM_MTU_BYTES;
 	if (send->target)
 		memcpy((void *)(uintptr_t)(send->what.remote + send->placed), send->bytes + send->placed, piece);
 	send->placed += piece;
@@ -137,7 +137,7 @@ static void wait_on(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t no
 		send->executed = true;
 		send->status = NEAP_WC_RETRY_EXCEEDED;
 	}
-	send->due_ns = now_ns + delay_ns(qp->pd->context->sim);
+	send->due_ns = now_ns + 20 * delay_ns(qp->pd->context->sim); /* it is sent again less and less often */
 }
 
 /* --- one step of one QP */
@@ -172,7 +172,7 @@ static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_n
 	send->due_ns = now_ns + delay_ns(sim);
 	if (send->completed) { /* a WRITE: its bytes */
 		if (send->bytes)
-			place(send);
+			place(send, 1 + (uint32_t)(sim_random(sim) % SIM_PACKETS_MAX));
 		if (send->placed == send->what.length)
 			pop(qp);
 	} else if (send->executed) {
@@ -192,7 +192,7 @@ static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_n
 static void place_rest(struct sim_send *send)
 {
 	while (send && send->completed && send->bytes)
-		place(send);
+		place(send, SIM_PACKETS_MAX);
 }
 
 /* Devices wait for what they have accepted before they let go of a region or a queue pair. */

@@ -5,9 +5,12 @@
 #include "transports/rdma/rail_fsm.h"
 #include <check.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define MS RDMA_RIG_MS
 #define SECOND (1000 * MS)
@@ -595,6 +598,103 @@ START_TEST(nobody_is_there)
 }
 END_TEST
 
+/* Its descriptor cannot be read either: pauses, and in the end it is given up. What happens meanwhile finds it in each of its states. */
+START_TEST(nobody_answers_for_a_while)
+{
+	const struct neap_engine_options options = {.connect_timeout_ms = 3000, .handshake_timeout_ms = 400, .retry_backoff_ms = 100};
+	struct neap_engine_options same = options;
+	begin_with(1, 4, &options);
+	load(1);
+	same.handshake_port = neap_engine_handshake_port(rig.sides[1].engine);
+	rdma_engine_rig_close(&rig, 1);
+	neap_rdma_transport_retire_endpoints(rig.sides[0].engine->remote);
+	rdma_engine_rig_pass(&rig, SECOND);
+	neap_batch_id batch = submit(NEAP_WRITE, 0, 0, 4096);
+	rdma_engine_rig_pass(&rig, (uint64_t)_i * 37 * MS);
+	switch (_i % 4) {
+	case 0: /* given up */
+		ck_assert_uint_eq(wait_for(1, 60 * SECOND)->status, NEAP_FAILED);
+		break;
+	case 1: /* its last request goes */
+		ck_assert_int_eq(neap_batch_cancel(rig.sides[0].engine, batch), NEAP_OK);
+		(void)wait_for(1, SECOND);
+		break;
+	case 2:
+		ck_assert_int_eq(neap_segment_close(rig.sides[0].engine, segment), NEAP_OK);
+		(void)wait_for(1, 5 * SECOND);
+		break;
+	default: /* it is there again, as another process with other keys */
+		rdma_engine_rig_start(&rig, 1, 4, &same);
+		their_region = enroll(1, theirs, sizeof theirs);
+		(void)wait_for(1, 60 * SECOND);
+		submit(NEAP_WRITE, 0, 0, 4096);
+		completes(2);
+		break;
+	}
+	ck_assert_uint_eq(requests[1].outcome.effect == NEAP_EFFECT_NONE || requests[1].outcome.status == NEAP_COMPLETED, 1);
+	end();
+}
+END_TEST
+
+/* A stranger listens at its port who takes connections and says nothing. */
+START_TEST(the_descriptor_is_not_answered)
+{
+	const struct neap_engine_options options = {.connect_timeout_ms = 3000, .handshake_timeout_ms = 400};
+	const int on = 1;
+	begin_with(1, 4, &options);
+	load(1);
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(neap_engine_handshake_port(rig.sides[1].engine)),
+	                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	rdma_engine_rig_close(&rig, 1);
+	rdma_engine_rig_pass(&rig, SECOND);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+	ck_assert_int_eq(listen(listener, 16), 0);
+	neap_batch_id batch = submit(NEAP_READ, 0, 0, 4096);
+	rdma_engine_rig_pass(&rig, 450 * MS + (uint64_t)_i * 90 * MS);
+	if (_i % 2)
+		ck_assert_int_eq(neap_batch_cancel(rig.sides[0].engine, batch), NEAP_OK);
+	else
+		ck_assert_int_eq(neap_segment_close(rig.sides[0].engine, segment), NEAP_OK);
+	(void)wait_for(1, 5 * SECOND);
+	(void)close(listener);
+	end();
+}
+END_TEST
+
+static bool a_rail_is(uint8_t state)
+{
+	uint32_t index = 0;
+	for (const struct neap_rdma_rail *rail; (rail = neap_pool_next(&rdma_engine_rig_of(&rig, 0)->initiator->rails, &index));)
+		if (rail->machine.state == state)
+			return true;
+	return false;
+}
+
+START_TEST(a_probe_that_fails)
+{
+	const struct neap_engine_options options = {.rdma = {.rail_pause_ms = 500}};
+	begin_with(1, 12, &options);
+	load(8);
+	set_ports(4, NEAP_PORT_DOWN);
+	load(4);
+	set_ports(4, NEAP_PORT_ACTIVE);
+	for (uint32_t i = 0; i < 10000 && stats().probes == 0; i++) {
+		if (batches_ended == submitted)
+			submit(NEAP_WRITE, 0, 0, 4096);
+		rdma_engine_rig_pass(&rig, a_rail_is(rdma_rail_OPENING) ? 20000 : MS);
+	}
+	ck_assert_uint_eq(stats().probes, 1);
+	set_ports(4, NEAP_PORT_DOWN);
+	load(2);
+	set_ports(4, NEAP_PORT_ACTIVE);
+	rdma_engine_rig_pass(&rig, 2 * SECOND);
+	load(4);
+	end();
+}
+END_TEST
+
 /* --- anything */
 
 static uint64_t chance(uint64_t *state, uint64_t below)
@@ -697,6 +797,9 @@ int main(void)
 	tcase_add_loop_test(tests, the_segment_or_an_engine_is_closed_amid, 0, 3);
 	tcase_add_test(tests, the_peer_is_restarted);
 	tcase_add_test(tests, nobody_is_there);
+	tcase_add_loop_test(tests, nobody_answers_for_a_while, 0, 16);
+	tcase_add_loop_test(tests, the_descriptor_is_not_answered, 0, 10);
+	tcase_add_test(tests, a_probe_that_fails);
 	const char *seeds = getenv("NEAP_RDMA_SEEDS");
 	tcase_add_loop_test(tests, whatever_happens, 0, seeds ? atoi(seeds) : 40);
 	Suite *suite = suite_create("rdma transfers");

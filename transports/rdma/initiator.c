@@ -34,11 +34,11 @@ static int make_pools(struct neap_rdma_initiator *initiator)
 {
 	const struct neap_engine_options *options = initiator->ground.view->options;
 	struct neap_reactor *reactor = initiator->reactor;
-	uint64_t rails = (uint64_t)options->peers_max * RAILS_SHARE;
+	uint64_t share = (uint64_t)options->peers_max * RAILS_SHARE;
+	uint32_t rails = share < UINT32_MAX / 2 ? (uint32_t)share : UINT32_MAX / 2;
 	int error = neap_pool_create(&initiator->peers, reactor, sizeof(struct neap_rdma_peer), options->peers_max);
 	if (!error)
-		error = neap_pool_create(&initiator->rails, reactor, sizeof(struct neap_rdma_rail), rails < UINT32_MAX / 2
-		                         ? (uint32_t)rails : UINT32_MAX / 2);
+		error = neap_pool_create(&initiator->rails, reactor, sizeof(struct neap_rdma_rail), rails);
 	if (!error)
 		error = neap_pool_create(&initiator->requests, reactor, sizeof(struct neap_rdma_request), options->requests_max);
 	if (!error)

@@ -127,7 +127,7 @@ struct neap_rdma_peer {
 	uint64_t remote_bytes[NEAP_DEVICES_MAX]; /* under way to each device of the peer */
 
 	struct neap_snapshot *seen;
-	uint64_t seen_refreshed;
+	uint64_t seen_refreshed, seen_print;
 	uint8_t instance[16];
 	bool is_neap;
 	struct neap_rdma_hot here, there;

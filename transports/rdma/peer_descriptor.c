@@ -73,10 +73,25 @@ static int64_t find_buffer(const struct neap_rdma_peer *peer, const struct neap_
 
 /* --- the descriptor */
 
+/* What a path to the peer depends on, in one number (FNV-1a). */
+static uint64_t print_of(const struct neap_descriptor *descriptor)
+{
+	uint64_t print = UINT64_C(14695981039346656037);
+	for (uint32_t i = 0; i < descriptor->device_count; i++) {
+		const struct neap_device_desc *device = &descriptor->devices[i];
+		for (const char *at = device->name; *at; at++)
+			print = (print ^ (unsigned char)*at) * UINT64_C(1099511628211);
+		for (uint32_t k = 0; k < sizeof device->gid; k++)
+			print = (print ^ device->gid[k]) * UINT64_C(1099511628211);
+		print = (print ^ device->lid) * UINT64_C(1099511628211);
+	}
+	return print;
+}
+
 bool neap_rdma_peer_is_as_seen(const struct neap_rdma_peer *peer)
 {
 	const struct neap_descriptor *now = neap_rdma_descriptor(peer);
-	return peer->seen == peer->segment->snapshot && peer->is_neap == now->neap.present &&
+	return peer->seen && peer->seen_print == print_of(now) &&
 	       memcmp(peer->instance, now->neap.instance, sizeof peer->instance) == 0;
 }
 
@@ -134,6 +149,7 @@ void neap_rdma_peer_look(struct neap_rdma_peer *peer)
 	                        memcmp(peer->instance, descriptor->neap.instance, sizeof peer->instance) != 0);
 	peer->seen = peer->segment->snapshot;
 	peer->seen_refreshed = peer->segment->refreshed;
+	peer->seen_print = print_of(descriptor);
 	peer->is_neap = descriptor->neap.present && !neap_rdma_options_of(peer)->plain_only;
 	memcpy(peer->instance, descriptor->neap.instance, sizeof peer->instance);
 	peer->here.until = peer->there.until = 0;

@@ -247,8 +247,7 @@ static void broken(struct neap_machine *machine, uint8_t event)
 {
 	struct neap_rdma_rail *rail = rail_of(machine);
 	neap_log(reactor_of(rail), NEAP_LOG_ERROR, "rdma", "the rail from %s to %s at %s met %s, which cannot happen",
-	         rail->queue->device->name,
-	         rail->nic, rail->peer->segment->name, machine->class_->fsm->event_names[event]);
+	         rail->queue->device->name, rail->nic, rail->peer->segment->name, machine->class_->fsm->event_names[event]);
 	rail->open = false;
 }
 
@@ -291,8 +290,9 @@ struct neap_rdma_rail *neap_rdma_rail_make(struct neap_rdma_peer *peer, struct n
 {
 	struct neap_rdma_initiator *initiator = peer->initiator;
 	const char *nic = neap_rdma_descriptor(peer)->devices[path.remote].name;
-	struct neap_rdma_rail *rail = peer->rail_count < NEAP_RDMA_RAILS_MAX && strlen(nic) < sizeof rail->nic
-		? neap_pool_take(&initiator->rails) : NULL;
+	struct neap_rdma_rail *rail = NULL;
+	if (peer->rail_count < NEAP_RDMA_RAILS_MAX && strlen(nic) < sizeof rail->nic)
+		rail = neap_pool_take(&initiator->rails);
 	if (!rail)
 		return NULL;
 	struct neap_machine machine = rail->machine; /* its generation goes on */

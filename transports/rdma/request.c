@@ -53,9 +53,8 @@ void neap_rdma_request_begin(struct neap_rdma_peer *peer, struct neap_slice *sli
 	slice->moved = 0;
 	peer->pending++;
 	peer->holding++;
-	neap_rdma_request_put(peer, request,
-	                      neap_rdma_peer_covers(peer, slice->address, slice->length) && slice->length > 0
-		? NEAP_RDMA_QUEUED : NEAP_RDMA_UNSURE);
+	bool known = slice->length > 0 && neap_rdma_peer_covers(peer, slice->address, slice->length);
+	neap_rdma_request_put(peer, request, known ? NEAP_RDMA_QUEUED : NEAP_RDMA_UNSURE);
 }
 
 /* --- ends */
