@@ -466,6 +466,139 @@ START_TEST(closed_while_the_kernel_refuses)
 }
 END_TEST
 
+/* --- slabs that get new keys */
+
+static struct renewal_told {
+	struct neap_rdma_renewal renewal;
+	uint32_t times;
+	int error;
+} renewals[3];
+
+static void renewed(struct neap_rdma_renewal *renewal, int error)
+{
+	struct renewal_told *told = (struct renewal_told *)(void *)renewal;
+	ck_assert(neap_reactor_in_turn(rig.reactor));
+	told->times++;
+	told->error = error;
+}
+
+static void renew(uint64_t id, uint32_t piece)
+{
+	renewals[piece] = (struct renewal_told){.renewal.done = renewed, .error = 1};
+	ck_assert_int_eq(neap_rdma_memory_renew(memory, id, piece, &renewals[piece].renewal), NEAP_OK);
+	ck_assert_uint_eq(renewals[piece].times, 0); /* never from inside */
+}
+
+static uint64_t add_slabs(void)
+{
+	uint64_t id = 0;
+	registrations = 0;
+	ck_assert_int_eq(neap_rdma_memory_register_slabs(memory, bytes, BYTES, ACCESS, 16384, registered, NULL, &id), NEAP_OK);
+	rig_pass(20 * MS);
+	ck_assert_int_eq(registered_as, NEAP_OK);
+	return id;
+}
+
+START_TEST(slabs_are_cut_to_fit)
+{
+	uint64_t id = 0, end;
+	struct neap_verbs_keys found;
+	id = add_slabs();
+	ck_assert_uint_eq(neap_rdma_memory_piece_bytes(memory, id), 16384);
+	ck_assert_uint_eq(neap_rdma_memory_piece_bytes(memory, 0), 0);
+	close_memory();
+	create(8191); /* and no power of two */
+	id = add_slabs();
+	ck_assert_uint_eq(neap_rdma_memory_piece_bytes(memory, id), 4096);
+	ck_assert_int_eq(keys(id, "rxe1", 4096, &found, &end), NEAP_OK);
+	ck_assert_uint_eq(end, 8192);
+	ck_assert_int_eq(neap_rdma_memory_register_slabs(memory, bytes, BYTES, ACCESS, 1, registered, NULL, &id), NEAP_OK);
+	ck_assert_uint_eq(neap_rdma_memory_piece_bytes(memory, id), 16); /* or they were too many */
+	close_memory();
+	create(0);
+}
+END_TEST
+
+START_TEST(a_renewed_slab_has_other_keys_and_the_others_theirs)
+{
+	struct neap_verbs_keys before[3], after;
+	uint64_t end, id = add_slabs();
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_int_eq(keys(id, "rxe1", i * 16384u, &before[i], &end), NEAP_OK);
+	renew(id, 1);
+	ck_assert_int_eq(keys(id, "rxe1", 16384, &after, &end), NEAP_ENODEV); /* at once */
+	ck_assert_int_eq(keys(id, "rxe1", 0, &after, &end), NEAP_OK);
+	while (!renewals[1].times)
+		rig_pass(MS / 10);
+	ck_assert_uint_eq(rig.sim.calls[SIM_DEREGISTER], 2);
+	ck_assert_uint_eq(rig.rxe0->regions + rig.rxe1->regions, 4); /* off all devices when it is told */
+	ck_assert_int_eq(renewals[1].error, NEAP_OK);
+	rig_pass(20 * MS);
+	ck_assert_int_eq(keys(id, "rxe1", 16384, &after, &end), NEAP_OK);
+	ck_assert_uint_ne(after.rkey, before[1].rkey);
+	ck_assert_int_eq(keys(id, "rxe1", 0, &after, &end), NEAP_OK);
+	ck_assert_uint_eq(after.rkey, before[0].rkey);
+	ck_assert_int_eq(keys(id, "rxe1", 32768, &after, &end), NEAP_OK);
+	ck_assert_uint_eq(after.rkey, before[2].rkey);
+	ck_assert_uint_eq(renewals[1].times, 1);
+	ck_assert_int_eq(neap_rdma_memory_renew(memory, id, 3, &renewals[0].renewal), NEAP_EINVAL);
+	ck_assert_int_eq(neap_rdma_memory_renew(memory, 0, 0, &renewals[0].renewal), NEAP_ESTALE);
+}
+END_TEST
+
+/* A device is lost, comes back, the range is released, another slab is renewed: at each moment of a renewal. */
+START_TEST(renewals_go_along_with_all_else)
+{
+	uint64_t id = add_slabs();
+	uint32_t moment = (uint32_t)_i / 4, what = (uint32_t)_i % 4;
+	renew(id, 1);
+	rig_pass(moment * MS / 2);
+	if (what == 0)
+		ck_assert_int_eq(neap_rdma_memory_release(memory, id, released, NULL), NEAP_OK);
+	if (what == 1 || what == 2)
+		sim_verbs_lose(&rig.sim, rig.rxe0);
+	if (what == 2)
+		sim_verbs_regain(rig.rxe0);
+	if (what == 3) {
+		renew(id, 0);
+		renew(id, 2);
+	}
+	rig_pass(300 * MS);
+	ck_assert_uint_eq(renewals[1].times, 1);
+	ck_assert_int_eq(renewals[1].error, NEAP_OK);
+	ck_assert_uint_eq(rig.rxe0->regions, what < 2 ? 0 : 3);
+	ck_assert_uint_eq(rig.rxe1->regions, what == 0 ? 0 : 3);
+	if (what == 0)
+		ck_assert_int_eq(released_as, NEAP_OK);
+	for (uint32_t i = 0; what == 3 && i < 3; i += 2)
+		ck_assert(renewals[i].times == 1 && renewals[i].error == NEAP_OK);
+}
+END_TEST
+
+START_TEST(a_slab_that_is_refused_again_and_again_is_not_renewed)
+{
+	uint64_t id = add_slabs();
+	renew(id, 1);
+	for (uint32_t tries = 0; tries < NEAP_RDMA_RELEASE_TRIES; tries++) {
+		ck_assert_uint_eq(renewals[1].times, 0);
+		sim_verbs_fail(&rig.sim, SIM_DEREGISTER, 1, -EBUSY);
+		rig_pass(20 * MS);
+	}
+	rig_pass(50 * MS);
+	ck_assert_uint_eq(renewals[1].times, 1);
+	ck_assert_int_eq(renewals[1].error, NEAP_EBUSY);
+	renew(id, 1); /* what it kept once it has still */
+	renew(id, 0);
+	rig_pass(50 * MS);
+	ck_assert_int_eq(renewals[1].error, NEAP_EBUSY);
+	ck_assert_int_eq(renewals[0].error, NEAP_OK);
+	ck_assert_int_eq(neap_rdma_memory_release(memory, id, released, NULL), NEAP_OK);
+	rig_pass(50 * MS);
+	ck_assert_int_eq(released_as, NEAP_EBUSY);
+	ck_assert_int_eq(sim_verbs_force(rig.rxe0), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("rdma memory");
@@ -492,6 +625,10 @@ int main(void)
 	tcase_add_test(tests, a_slow_kernel_is_said);
 	tcase_add_loop_test(tests, closed_at_every_moment, 0, 10);
 	tcase_add_test(tests, closed_while_the_kernel_refuses);
+	tcase_add_test(tests, slabs_are_cut_to_fit);
+	tcase_add_test(tests, a_renewed_slab_has_other_keys_and_the_others_theirs);
+	tcase_add_loop_test(tests, renewals_go_along_with_all_else, 0, 4 * 10);
+	tcase_add_test(tests, a_slab_that_is_refused_again_and_again_is_not_renewed);
 	suite_add_tcase(suite, tests);
 	return rig_run(suite);
 }

@@ -1,6 +1,6 @@
 /* Regions of memory on devices. Each region does one thing at a time: `choose` looks for the next piece to take off a device that should
- * not have it, or to bring to one that should, and the helper does that. Whatever happens meanwhile (a device fails, one comes back, the
- * region is released) changes what `choose` finds next, and nothing else. */
+ * not have it, or to bring to one that should, and the helper does that. Whatever happens meanwhile (a device fails, one comes back, a
+ * piece is to have a new key, the region is released) changes what `choose` finds next, and nothing else. */
 #include "transports/rdma/rdma_memory.h"
 #include "reactor/pool.h"
 #include "transports/rdma/rdma_region_fsm.h"
@@ -13,6 +13,8 @@
 struct piece {
 	struct neap_verbs_mr *mr; /* NULL: not registered there */
 	struct neap_verbs_keys keys;
+	bool renewing; /* to be taken off, because somebody may still have its key */
+	bool kept;     /* the device did not let go of it once: nobody knows what that reaches */
 };
 
 struct region {
@@ -24,7 +26,8 @@ struct region {
 	uint32_t piece_count;
 	struct piece *pieces; /* [piece * rails + rail] */
 	uint64_t refused;     /* rails that would not take it when they came back, by bit */
-	bool ending, told;
+	bool ending, told, slabs;
+	struct neap_rdma_renewal *renewals; /* that wait for a piece to be off all devices */
 	int outcome, release_outcome; /* what `done` and `released` are told at the end */
 	uint32_t tries;               /* to deregister the present piece */
 	neap_rdma_registered *done;
@@ -100,14 +103,19 @@ static bool wanted(const struct region *region, uint32_t rail)
 	       device->handle.limits.mr_size_max >= (region->piece_count > 1 ? region->piece_bytes : region->length);
 }
 
-/* The first piece of a rail that is there, or not there. */
-static bool find_piece(const struct region *region, uint32_t rail, bool there, uint32_t *piece_p)
+/* The first piece of a rail that is to be taken off it, or brought to it. */
+static bool find_piece(const struct region *region, uint32_t rail, bool registers, uint32_t *piece_p)
 {
-	for (uint32_t piece = 0; piece < region->piece_count; piece++)
-		if ((piece_at(region, piece, rail)->mr != NULL) == there) {
+	bool stays = wanted(region, rail);
+	if (registers && !stays)
+		return false;
+	for (uint32_t piece = 0; piece < region->piece_count; piece++) {
+		const struct piece *at = piece_at(region, piece, rail);
+		if (registers ? !at->mr : at->mr && (!stays || at->renewing)) {
 			*piece_p = piece;
 			return true;
 		}
+	}
 	return false;
 }
 
@@ -118,7 +126,7 @@ static bool choose(const struct region *region, uint32_t *rail_p, uint32_t *piec
 		for (uint32_t rail = 0; rail < region->memory->rails; rail++) {
 			*rail_p = rail;
 			*registers_p = pass == 1;
-			if (wanted(region, rail) == *registers_p && find_piece(region, rail, !*registers_p, piece_p))
+			if (find_piece(region, rail, *registers_p, piece_p))
 				return true;
 		}
 	return false;
@@ -172,14 +180,16 @@ static uint8_t not_deregistered(struct region *region)
 	neap_log(region->memory->reactor, NEAP_LOG_ERROR, "rdma", "%s: does not let go of memory at %#llx: %s", device->name,
 	         (unsigned long long)region->address, error_text(region));
 	region->release_outcome = NEAP_EBUSY;
-	*piece_at(region, region->piece, region->rail) = (struct piece){0};
+	region->tries = 0;
+	*piece_at(region, region->piece, region->rail) = (struct piece){.kept = true};
 	neap_rdma_device_unuse(device);
 	return after(region);
 }
 
 static uint8_t deregistered(struct region *region)
 {
-	*piece_at(region, region->piece, region->rail) = (struct piece){0};
+	struct piece *piece = piece_at(region, region->piece, region->rail);
+	*piece = (struct piece){.kept = piece->kept};
 	region->tries = 0;
 	neap_rdma_device_unuse(device_at(region->memory, region->rail));
 	return after(region);
@@ -213,19 +223,62 @@ static void piece_done(struct neap_helper_job *job)
 	neap_step(&region->machine, event, (uint64_t)-(int64_t)region->error);
 }
 
+/* --- renewals */
+
+static bool is_renewing(const struct region *region, uint32_t piece)
+{
+	for (uint32_t rail = 0; rail < region->memory->rails; rail++)
+		if (piece_at(region, piece, rail)->renewing)
+			return true;
+	return false;
+}
+
+static int renewal_outcome(const struct region *region, uint32_t piece)
+{
+	for (uint32_t rail = 0; rail < region->memory->rails; rail++)
+		if (piece_at(region, piece, rail)->kept)
+			return NEAP_EBUSY;
+	return NEAP_OK;
+}
+
+/* Tells those whose piece is off all devices. */
+static void answer_renewals(struct region *region)
+{
+	struct neap_rdma_renewal **at = &region->renewals, *due = NULL;
+	while (*at) {
+		struct neap_rdma_renewal *renewal = *at;
+		if (is_renewing(region, renewal->piece)) {
+			at = &renewal->next;
+			continue;
+		}
+		*at = renewal->next;
+		renewal->next = due;
+		due = renewal;
+	}
+	for (struct neap_rdma_renewal *next; due; due = next) {
+		next = due->next;
+		due->done(due, renewal_outcome(region, due->piece));
+	}
+}
+
 /* --- actions */
 
 static void do_step(struct neap_machine *machine, uint64_t argument)
 {
 	struct region *region = region_of(machine);
+	uint32_t rail = region->rail, piece = region->piece;
 	(void)argument;
+	answer_renewals(region);
 	if (!choose(region, &region->rail, &region->piece, &region->registers)) {
 		(void)neap_post_first(machine, after(region), 0);
 		return;
 	}
+	if (region->rail != rail || region->piece != piece)
+		region->tries = 0;
 	struct neap_rdma_device *device = device_at(region->memory, region->rail);
 	region->pd = device->handle.pd;
 	region->made = *piece_at(region, region->piece, region->rail);
+	region->made.renewing = false;
 	if (region->registers)
 		neap_rdma_device_use(device); /* a use for each piece */
 	neap_helper_submit(region->memory->helper, &region->job);
@@ -252,7 +305,8 @@ static void do_settle(struct neap_machine *machine, uint64_t argument)
 	struct region *region = region_of(machine);
 	const struct neap_rdma_memory_options *options = &region->memory->options;
 	(void)argument;
-	if (options->keys_changed)
+	answer_renewals(region);
+	if (options->keys_changed && !region->slabs)
 		options->keys_changed(options->user, region->access);
 	go_on(region);
 }
@@ -263,6 +317,7 @@ static void do_tell(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	region->told = true;
 	region->done(region->done_user, NEAP_OK, "");
+	answer_renewals(region);
 	go_on(region);
 }
 
@@ -316,9 +371,10 @@ static void finish_when_empty(struct neap_rdma_memory *memory)
 /* The slot may serve another range from here on, so all that is told is kept aside. */
 static void do_bury(struct neap_machine *machine, uint64_t argument)
 {
+	(void)argument;
+	answer_renewals(region_of(machine)); /* all of them: nothing is left on any device */
 	struct region *region = region_of(machine), last = *region;
 	struct neap_rdma_memory *memory = region->memory;
-	(void)argument;
 	neap_release(memory->reactor, region->pieces, pieces_bytes(region));
 	neap_machine_end(machine);
 	neap_pool_give(&memory->regions, region);
@@ -507,8 +563,23 @@ static void fill(struct region *region, struct neap_rdma_memory *memory, void *a
 	};
 }
 
-int neap_rdma_memory_register(struct neap_rdma_memory *memory, void *address, uint64_t length, unsigned access,
-                              neap_rdma_registered *done, void *user, uint64_t *id_p)
+static uint64_t pieces_of(uint64_t length, uint64_t piece_bytes)
+{
+	return (length - 1) / piece_bytes + 1;
+}
+
+/* Slabs keep to powers of two, so that what is aligned as they are does not straddle two of them. */
+static uint64_t fit_slabs(uint64_t slab_bytes, uint64_t length, uint64_t limit)
+{
+	while (slab_bytes > limit && slab_bytes > 1)
+		slab_bytes /= 2;
+	while (pieces_of(length, slab_bytes) > NEAP_RDMA_PIECES_MAX && slab_bytes <= limit / 2)
+		slab_bytes *= 2;
+	return slab_bytes;
+}
+
+static int take_in(struct neap_rdma_memory *memory, void *address, uint64_t length, unsigned access, uint64_t slab_bytes,
+                   neap_rdma_registered *done, void *user, uint64_t *id_p)
 {
 	uint64_t limit = piece_limit(memory);
 	if (memory->closing)
@@ -517,12 +588,13 @@ int neap_rdma_memory_register(struct neap_rdma_memory *memory, void *address, ui
 		return NEAP_EINVAL;
 	if (limit == 0)
 		return NEAP_ENODEV;
-	uint64_t count = (length - 1) / limit + 1;
+	uint64_t piece_bytes = slab_bytes ? fit_slabs(slab_bytes, length, limit) : limit, count = pieces_of(length, piece_bytes);
 	struct region *region = count <= NEAP_RDMA_PIECES_MAX ? neap_pool_take(&memory->regions) : NULL;
 	if (!region)
 		return NEAP_ELIMIT;
 	fill(region, memory, address, length, access);
-	region->piece_bytes = limit;
+	region->slabs = slab_bytes != 0;
+	region->piece_bytes = piece_bytes;
 	region->piece_count = (uint32_t)count;
 	region->done = done;
 	region->done_user = user;
@@ -534,6 +606,37 @@ int neap_rdma_memory_register(struct neap_rdma_memory *memory, void *address, ui
 	neap_machine_begin(&region->machine, &memory->class_->class_);
 	*id_p = neap_pool_handle(&memory->regions, region);
 	(void)neap_post(&region->machine, rdma_region_on_START, 0);
+	neap_reactor_touch(memory->reactor);
+	return NEAP_OK;
+}
+
+int neap_rdma_memory_register(struct neap_rdma_memory *memory, void *address, uint64_t length, unsigned access,
+                              neap_rdma_registered *done, void *user, uint64_t *id_p)
+{
+	return take_in(memory, address, length, access, 0, done, user, id_p);
+}
+
+int neap_rdma_memory_register_slabs(struct neap_rdma_memory *memory, void *address, uint64_t length, unsigned access, uint64_t slab_bytes,
+                                    neap_rdma_registered *done, void *user, uint64_t *id_p)
+{
+	return take_in(memory, address, length, access, slab_bytes, done, user, id_p);
+}
+
+int neap_rdma_memory_renew(struct neap_rdma_memory *memory, uint64_t id, uint32_t piece, struct neap_rdma_renewal *renewal)
+{
+	struct region *region = neap_pool_find(&memory->regions, id);
+	if (!region)
+		return NEAP_ESTALE;
+	if (piece >= region->piece_count)
+		return NEAP_EINVAL;
+	for (uint32_t rail = 0; rail < memory->rails; rail++) {
+		struct piece *at = piece_at(region, piece, rail);
+		at->renewing = at->mr != NULL;
+	}
+	renewal->piece = piece;
+	renewal->next = region->renewals;
+	region->renewals = renewal;
+	(void)neap_post(&region->machine, rdma_region_on_RAILS, 0);
 	neap_reactor_touch(memory->reactor);
 	return NEAP_OK;
 }
@@ -564,11 +667,17 @@ int neap_rdma_memory_keys(const struct neap_rdma_memory *memory, uint64_t id, co
 	uint32_t piece = (uint32_t)((at - region->address) / region->piece_bytes);
 	uint32_t rail = (uint32_t)(device - neap_rdma_devices_at(memory->devices, 0));
 	const struct piece *found = piece_at(region, piece, rail);
-	if (!found->mr || region->ending)
+	if (!found->mr || found->renewing || region->ending)
 		return NEAP_ENODEV;
 	*keys_p = found->keys;
 	*end_p = region->address + piece * region->piece_bytes + piece_length(region, piece);
 	return NEAP_OK;
+}
+
+uint64_t neap_rdma_memory_piece_bytes(const struct neap_rdma_memory *memory, uint64_t id)
+{
+	const struct region *region = neap_pool_find(&memory->regions, id);
+	return region ? region->piece_bytes : 0;
 }
 
 uint32_t neap_rdma_memory_count(const struct neap_rdma_memory *memory)

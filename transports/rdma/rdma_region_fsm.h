@@ -12,7 +12,7 @@
 	S(STUCK, WAIT, RETRY, "the time to try again what the kernel refused to deregister")                         \
 	S(GONE, FINAL, NONE, "nothing: no device reaches the memory, and its owner was told")
 /* MORE: the helper has answered and there is more to do. SETTLED: there is not. FREED: nothing is left, and it was to end. REFUSED: a
- * piece cannot be registered. BLOCKED: one cannot be deregistered. RAILS: a device has come or gone. */
+ * piece cannot be registered. BLOCKED: one cannot be deregistered. RAILS: a device has come or gone, or a piece is to have a new key. */
 #define FSM_EVENTS(E) E(START) E(MORE) E(SETTLED) E(FREED) E(REFUSED) E(BLOCKED) E(RAILS) E(RELEASE)
 #define FSM_ACTIONS(A) A(step) A(complain) A(tell) A(settle) A(roll_back) A(leave_out) A(lament) A(end) A(unwind) A(bury)
 /*               TIMEOUT                     START                   MORE                   SETTLED
