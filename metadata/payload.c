@@ -203,6 +203,8 @@ static bool take_extra(struct neap_json *json, struct neap_connection_extra *nea
 			ok = take_psns(json, neap);
 		else if (strcmp(json->key, "epoch") == 0)
 			ok = neap_json_u64(json, 0, UINT64_MAX, &neap->epoch);
+		else if (strcmp(json->key, "fence") == 0)
+			ok = take_u32(json, UINT32_MAX, &neap->fence);
 		else if (strcmp(json->key, "retire") == 0)
 			ok = neap_json_bool(json, &neap->retire);
 		else
@@ -278,6 +280,8 @@ static void put_extra(struct neap_json_writer *writer, const struct neap_connect
 	neap_id_format(neap->instance, instance);
 	put_key_u64(writer, ",\"neap\":{\"depth\":", neap->depth);
 	put_key_u64(writer, ",\"epoch\":", neap->epoch);
+	if (neap->fence)
+		put_key_u64(writer, ",\"fence\":", neap->fence);
 	neap_json_put_text(writer, ",\"instance\":\"");
 	neap_json_put_text(writer, instance);
 	put_key_u64(writer, "\",\"mtu\":", neap->mtu_bytes);

@@ -12,6 +12,7 @@
 	M(engine_life)       \
 	M(rdma_device)       \
 	M(rdma_region)       \
+	M(rdma_slab)         \
 	M(rdma_queue)        \
 	M(rdma_peer)         \
 	M(rdma_rail)         \

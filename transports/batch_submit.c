@@ -139,6 +139,7 @@ static void fill_slice(struct neap_engine *engine, struct neap_slice *slice, con
 	slice->grant = 0;
 	slice->opcode = (uint8_t)request->opcode;
 	slice->attempts = slice->transport_phase = slice->cancel_status = 0;
+	slice->placed = request->placed && request->opcode == NEAP_WRITE;
 	slice->outcome = (struct neap_outcome){.status = NEAP_WAITING};
 	slice->transport_lane = NULL;
 	slice->transport_word = 0;

@@ -9,6 +9,9 @@
 #define CONGESTION_MAX 15u
 #define TEXT_MAX 1024u
 #define REGION_MAX_BYTES (UINT64_C(1) << 46)
+#define SLAB_LEAST (UINT64_C(2) << 20)
+#define SLAB_USUAL (UINT64_C(64) << 20)
+#define SLAB_MOST (UINT64_C(1) << 30)
 
 /* name, least, most, default */
 #define NUMBERS(N)                                                        \
@@ -103,6 +106,8 @@ static int check_advertised_host(const char *text, char *why, size_t why_size)
 
 static int fill_rdma(struct neap_rdma_engine_options *rdma, char *why, size_t why_size)
 {
+	if (!rdma->slab_bytes)
+		rdma->slab_bytes = SLAB_USUAL;
 	int error = fill_rdma_numbers(rdma, why, why_size);
 	if (!error)
 		error = check_advertised_host(rdma->advertised_host, why, why_size);
@@ -113,6 +118,9 @@ static int fill_rdma(struct neap_rdma_engine_options *rdma, char *why, size_t wh
 	else if (rdma->fragment_ratio >= rdma->slice_bytes)
 		snprintf(why, why_size, "rdma.fragment_ratio is %u; allowed are 1 to rdma.slice_bytes - 1 (%u)", rdma->fragment_ratio,
 		         rdma->slice_bytes - 1);
+	else if (rdma->slab_bytes < SLAB_LEAST || rdma->slab_bytes > SLAB_MOST || (rdma->slab_bytes & (rdma->slab_bytes - 1)))
+		snprintf(why, why_size, "rdma.slab_bytes is %" PRIu64 "; allowed are the powers of two from %" PRIu64 " to %" PRIu64,
+		         rdma->slab_bytes, SLAB_LEAST, SLAB_MOST);
 	else if (rdma->region_max_bytes && (rdma->region_max_bytes < 4096 || rdma->region_max_bytes > REGION_MAX_BYTES))
 		snprintf(why, why_size, "rdma.region_max_bytes is %" PRIu64 "; allowed are 4096 to %" PRIu64, rdma->region_max_bytes,
 		         REGION_MAX_BYTES);

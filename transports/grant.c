@@ -1,5 +1,6 @@
 /* Grants: a secret for {range, rights, peer instance}. Ending one takes effect at once; the memory may go elsewhere after the grace
- * period. A token is slot (4 bytes), generation (4), secret (24). */
+ * period, and when who lent the peer something for it has let go. A token is slot (4 bytes), generation (4), secret (24); the keys are
+ * the keeper's. */
 #include "transports/grant_fsm.h"
 #include "transports/registry.h"
 #include <string.h>
@@ -43,15 +44,34 @@ int neap_registry_grant(struct neap_registry *registry, const void *address, uin
 	if (peer_instance)
 		memcpy(grant->peer, peer_instance, sizeof grant->peer);
 	neap_random_fill(registry->home, grant->secret, sizeof grant->secret);
+	*token_p = (struct neap_grant_token){0};
 	memcpy(token_p->bytes, &slot, 4);
 	memcpy(token_p->bytes + 4, &generation, 4);
 	memcpy(token_p->bytes + 8, grant->secret, NEAP_SECRET_BYTES);
+	/* What anybody may use is fenced for nobody: it lends nothing. */
+	bool lends = registry->keeper.lend && peer_instance;
+	grant->lent = lends ? registry->keeper.lend(registry->keeper.user, ref.region_slot, from, length, token_p) : 0;
+	grant->kept = false;
 	neap_machine_begin(&grant->machine, registry->grant_class);
 	atomic_store(&grant->generation, generation);
 	return NEAP_OK;
 }
 
+static void recall(struct neap_grant *grant, bool quiet)
+{
+	const struct neap_registry_keeper *keeper = &grant->registry->keeper;
+	uint32_t slot = (uint32_t)(grant - grant->registry->grants);
+	grant->kept = true;
+	keeper->recall(keeper->user, grant->lent, slot, grant->peer, !quiet && (grant->rights & NEAP_MAY_WRITE));
+}
+
 int neap_registry_grant_end(struct neap_registry *registry, const struct neap_grant_token *token, void (*ended)(void *user), void *user)
+{
+	return neap_registry_grant_end_as(registry, token, false, ended, user);
+}
+
+int neap_registry_grant_end_as(struct neap_registry *registry, const struct neap_grant_token *token, bool quiet,
+                               void (*ended)(void *user), void *user)
 {
 	uint32_t slot, generation;
 	memcpy(&slot, token->bytes, 4);
@@ -71,7 +91,16 @@ int neap_registry_grant_end(struct neap_registry *registry, const struct neap_gr
 	atomic_fetch_add(&grant->generation, 1);
 	registry->grants_fencing++;
 	neap_step(&grant->machine, grant_on_END, 0);
+	if (grant->lent)
+		recall(grant, quiet);
 	return NEAP_OK;
+}
+
+void neap_registry_grant_let_go(struct neap_registry *registry, uint32_t grant_slot)
+{
+	struct neap_grant *grant = &registry->grants[grant_slot];
+	grant->kept = false;
+	neap_step(&grant->machine, grant_on_LET_GO, 0);
 }
 
 uint32_t neap_registry_grants(const struct neap_registry *registry)
@@ -88,7 +117,7 @@ static void passed(struct neap_registry *registry, struct neap_grace_item *item)
 {
 	(void)registry;
 	struct neap_grant *grant = (struct neap_grant *)(void *)((unsigned char *)item - offsetof(struct neap_grant, grace));
-	neap_step(&grant->machine, grant_on_PASSED, 0);
+	neap_step(&grant->machine, grant->kept ? grant_on_PASSED_KEPT : grant_on_PASSED, 0);
 }
 
 static void do_fence(struct neap_machine *machine, uint64_t argument)
@@ -106,6 +135,9 @@ static void do_release(struct neap_machine *machine, uint64_t argument)
 	struct neap_registry *registry = grant->registry;
 	registry->grants_fencing--;
 	registry->grants_used--;
+	/* Notes are called from the grace period's turn, outside of actions. */
+	if (grant->notes)
+		neap_ready_again(registry->home, &registry->grace.ready);
 	neap_notes_due(registry, &grant->notes);
 	memset(grant->secret, 0, sizeof grant->secret);
 	grant->next_free = registry->free_grants;

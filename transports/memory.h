@@ -6,7 +6,7 @@
  * an immutable sorted array behind one atomic pointer, freed after a grace period. So: find and use within one turn, and ask
  * neap_access_live again in each later turn before another chunk is touched.
  *
- * Machines: region (LIVE, FENCING, GONE), grant (LIVE, FENCING, GONE): memory may go elsewhere when they are GONE. */
+ * Machines: region (LIVE, FENCING, KEPT, GONE), grant (the same): memory may go elsewhere when they are GONE. */
 #ifndef NEAP_TRANSPORTS_MEMORY_H
 #define NEAP_TRANSPORTS_MEMORY_H
 
@@ -39,11 +39,19 @@ struct neap_registry_keeper {
 	void (*took)(void *user, uint32_t slot, void *address, uint64_t length, enum neap_access access);
 	/* It was unregistered. From inside the call. It is not released before neap_registry_let_go, which may be called from here. */
 	void (*ended)(void *user, uint32_t slot);
+	/* A grant on that region begins: what lets the peer reach its range without us is put into the token's keys. What comes back names it
+	 * in `recall`; 0: there is nothing. NULL: never. */
+	uint64_t (*lend)(void *user, uint32_t slot, uint64_t address, uint64_t length, struct neap_grant_token *token_p);
+	/* A grant that was lent something has ended; with `fence` what the peer has posted may still arrive. From inside the call. It is not
+	 * released before neap_registry_grant_let_go, which may be called from here. */
+	void (*recall)(void *user, uint64_t lent, uint32_t grant_slot, const uint8_t peer_instance[16], bool fence);
 	void *user;
 };
 void neap_registry_keep(struct neap_registry *registry, const struct neap_registry_keeper *keeper);
 /* Once for each region that ended. From a turn. */
 void neap_registry_let_go(struct neap_registry *registry, uint32_t slot);
+/* Once for each grant that was recalled. */
+void neap_registry_grant_let_go(struct neap_registry *registry, uint32_t grant_slot);
 const char *neap_registry_location(const struct neap_registry *registry, uint32_t slot); /* "cpu:0" */
 /* The slot of a live region; UINT32_MAX: there is none. */
 uint32_t neap_registry_slot(const struct neap_registry *registry, neap_region_id region);
@@ -57,6 +65,9 @@ int neap_registry_info(struct neap_registry *registry, neap_region_id region, st
 int neap_registry_grant(struct neap_registry *registry, const void *address, uint64_t length, unsigned rights,
                         const uint8_t peer_instance[16], struct neap_grant_token *token_p);
 int neap_registry_grant_end(struct neap_registry *registry, const struct neap_grant_token *token, void (*ended)(void *user), void *user);
+/* `quiet`: neap_grant_end_quiet. */
+int neap_registry_grant_end_as(struct neap_registry *registry, const struct neap_grant_token *token, bool quiet,
+                               void (*ended)(void *user), void *user);
 uint32_t neap_registry_regions(const struct neap_registry *registry);
 uint32_t neap_registry_grants(const struct neap_registry *registry);
 bool neap_registry_idle(const struct neap_registry *registry); /* no fence is running */

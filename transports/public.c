@@ -161,12 +161,22 @@ int neap_grant_create(struct neap_engine *engine, const void *address, uint64_t 
 	return error ? error : neap_registry_grant(engine->registry, address, length, rights, peer_instance, token_p);
 }
 
-int neap_grant_end(struct neap_engine *engine, const struct neap_grant_token *token, void (*ended)(void *user), void *user)
+static int end_grant(struct neap_engine *engine, const struct neap_grant_token *token, bool quiet, void (*ended)(void *user), void *user)
 {
 	int error = check_home(engine);
 	if (!error && !token)
 		error = NEAP_EINVAL;
-	return error ? error : neap_registry_grant_end(engine->registry, token, ended, user);
+	return error ? error : neap_registry_grant_end_as(engine->registry, token, quiet, ended, user);
+}
+
+int neap_grant_end(struct neap_engine *engine, const struct neap_grant_token *token, void (*ended)(void *user), void *user)
+{
+	return end_grant(engine, token, false, ended, user);
+}
+
+int neap_grant_end_quiet(struct neap_engine *engine, const struct neap_grant_token *token, void (*ended)(void *user), void *user)
+{
+	return end_grant(engine, token, true, ended, user);
 }
 
 /* --- segments */

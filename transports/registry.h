@@ -107,6 +107,8 @@ struct neap_grant {
 	uint8_t secret[NEAP_SECRET_BYTES];
 	struct neap_note *notes;
 	struct neap_grant *next_free;
+	uint64_t lent; /* by the keeper; 0: nothing */
+	bool kept;     /* the keeper has not let go of it */
 };
 
 /* --- cores */

@@ -27,6 +27,7 @@ struct neap_slice {
 	uint8_t attempts;           /* repeats so far */
 	uint8_t transport_phase;    /* the transport's own */
 	uint8_t cancel_status;      /* enum neap_status wanted by cancel or deadline; 0: none */
+	bool placed;                /* of its request */
 	struct neap_outcome outcome;
 	void *transport_lane;       /* the lane it is on, or NULL */
 	uint64_t transport_word;

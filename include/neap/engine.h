@@ -46,6 +46,7 @@ struct neap_rdma_engine_options {
 	uint32_t completions_max;    /* entries of a device's completion queue: 1..65535, default 4096 (MC_MAX_CQE_PER_CTX) */
 	uint64_t region_max_bytes;   /* longer memory is registered in pieces: 4096..2^46; default: what the devices allow
 	                                (MC_MAX_MR_SIZE) */
+	uint64_t slab_bytes;         /* GRANT_ONLY memory gets its keys in parts of this size: a power of two, 2 MiB..1 GiB, default 64 MiB */
 	bool strict_ordering;        /* register memory without relaxed ordering (MC_IB_PCI_RELAXED_ORDERING=0) */
 	uint32_t slice_bytes;        /* what one send carries: 4096..1073741824, default 65536 (MC_SLICE_SIZE) */
 	uint32_t fragment_ratio;     /* a rest of at most slice_bytes / fragment_ratio goes with the send before it: 1..slice_bytes - 1;
@@ -199,18 +200,27 @@ NEAP_API int neap_memory_info(struct neap_engine *engine, neap_region_id region,
 
 enum neap_rights { NEAP_MAY_READ = 1, NEAP_MAY_WRITE = 2 };
 
-/* A secret that lets one peer instance reach one range. Send it to that peer by a channel of yours. */
+/* A secret that lets one peer instance reach one range. Send it to that peer by a channel of yours. The keys are for RDMA devices: with
+ * none (keys_length 0) it is good over TCP alone, and so it is for who was not sent them. */
+#define NEAP_GRANT_KEYS_BYTES 68u
 struct neap_grant_token {
 	uint8_t bytes[32];
+	uint32_t keys_length;
+	uint8_t keys[NEAP_GRANT_KEYS_BYTES];
 };
 
-/* `peer_instance` NULL: any Neap peer that knows the token. Home engine only. */
+/* `peer_instance` NULL: any Neap peer that knows the token; such a one has no keys. It has keys when the range lies in one slab of GRANT_ONLY
+ * memory that is on devices (docs/LEASES.md). Home engine only. */
 NEAP_API int neap_grant_create(struct neap_engine *engine, const void *address, uint64_t length, unsigned rights,
                                const uint8_t peer_instance[16], struct neap_grant_token *token_p);
-/* From the return on, no chunk is begun under it; `ended` is called after the grace period: no byte will be stored or read under it
- * any more, and the memory may go elsewhere. NEAP_ESTALE when it has ended before. */
+/* From the return on, no chunk is begun under it; `ended` is called when no byte will be stored under it any more, and the memory may go
+ * elsewhere: after the grace period, and, of a right to write with keys, when the devices have let go of the slab, which waits for its other
+ * grants to end. NEAP_ESTALE when it has ended before. */
 NEAP_API int neap_grant_end(struct neap_engine *engine, const struct neap_grant_token *token, void (*ended)(void *user),
                             void *user);
+/* The same when the peer has said that nothing is under way and nothing will be: then there is nothing to fence but the grace period. */
+NEAP_API int neap_grant_end_quiet(struct neap_engine *engine, const struct neap_grant_token *token, void (*ended)(void *user),
+                                  void *user);
 
 /* --- segments ----------------------------------------------------------------------------------------------------------- */
 
@@ -252,6 +262,8 @@ struct neap_request {
 	uint64_t length;                      /* bytes; 0 completes with 0 bytes once the address is found valid */
 	const struct neap_grant_token *grant; /* NULL: none. Copied. Within the process none is needed, and one that is given counts */
 	void *user;
+	bool placed;                          /* a write is COMPLETED when its bytes can be seen in the peer's memory, and not only when its devices
+	                                         answer for them; costs a small read */
 };
 
 enum neap_status { /* te spec 7.1 */

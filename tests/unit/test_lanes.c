@@ -325,7 +325,7 @@ END_TEST
 
 START_TEST(revoked_grant_names_the_grant)
 {
-	struct neap_grant_token token = {{1}};
+	struct neap_grant_token token = {.bytes = {1}};
 	start(SCRIPT_NEAP);
 	rig.grant = &token;
 	rig.peer.act = SCRIPT_REFUSE;
@@ -340,7 +340,7 @@ END_TEST
 
 START_TEST(plain_peers_know_no_grants)
 {
-	struct neap_grant_token token = {{1}};
+	struct neap_grant_token token = {.bytes = {1}};
 	start(SCRIPT_V2);
 	rig.grant = &token;
 	lanes_submit_at(&rig, NEAP_WRITE, rig.local, (uintptr_t)rig.remote, 100);
@@ -354,7 +354,7 @@ END_TEST
 /* Requests under one grant share its token in a frame; the range is not looked up in the descriptor. */
 START_TEST(grants_are_carried)
 {
-	struct neap_grant_token first = {{1}}, second = {{2}};
+	struct neap_grant_token first = {.bytes = {1}}, second = {.bytes = {2}};
 	start(SCRIPT_NEAP);
 	for (int i = 0; i < 6; i++) {
 		rig.grant = i % 3 == 0 ? NULL : i % 3 == 1 ? &first : &second;

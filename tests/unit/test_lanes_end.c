@@ -765,7 +765,7 @@ END_TEST
  * without it, between payloads, within one. */
 START_TEST(cancel_wherever_sending_has_stopped)
 {
-	struct neap_grant_token token = {{1}};
+	struct neap_grant_token token = {.bytes = {1}};
 	bool read = _i & 1;
 	lanes_rig_open(&rig, (enum script_speech)(_i / 2 % 3));
 	rig.options.checksum = rig.peer.checksum = _i >= 6;

@@ -57,8 +57,8 @@ START_TEST(peers_read_devices_and_keys)
 	(void)rdma_engine_rig_register(&rig, 0, bytes[0], BYTES, NEAP_OPEN);
 	(void)rdma_engine_rig_register(&rig, 0, bytes[1], BYTES, NEAP_CLOSED);
 	(void)rdma_engine_rig_register(&rig, 0, bytes[2], BYTES, NEAP_GRANT_ONLY);
-	ck_assert_uint_eq(rig.devices[0]->regions, 3);
-	ck_assert_uint_eq(rig.devices[1]->regions, 3);
+	ck_assert_uint_eq(rig.devices[0]->regions, 4); /* under grants: whole, and in slabs */
+	ck_assert_uint_eq(rig.devices[1]->regions, 4);
 	struct neap_descriptor *told = rdma_engine_rig_describe(&rig, 0);
 	ck_assert_int_eq(told->protocol, NEAP_PROTOCOL_RDMA);
 	ck_assert_uint_eq(told->device_count, 2);

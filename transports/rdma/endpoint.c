@@ -196,6 +196,7 @@ static void destroyed(struct rdma_endpoint *endpoint)
 	rdma_forget_owed(endpoint);
 	rdma_answer_retired(endpoint);
 	rdma_map_take(endpoint);
+	rdma_fences_look(base->endpoints);
 	bool fence = base->wants_fence && base->peer_is_neap && endpoint->has_target && endpoint->connected;
 	neap_step(&base->machine, fence ? rdma_endpoint_on_DESTROYED_FENCE : rdma_endpoint_on_DESTROYED, 0);
 }
@@ -211,8 +212,10 @@ static void destroy_done(struct rdma_endpoint *endpoint)
 	         base->queue->device->name, base->path, rdma_error_text(endpoint->work.destroy_error),
 	         endpoint->destroy_tries + 1 < RDMA_DESTROY_TRIES ? "tried again" : "it stays until the process ends");
 	endpoint->destroy_again = ++endpoint->destroy_tries < RDMA_DESTROY_TRIES;
-	if (!endpoint->destroy_again)
+	if (!endpoint->destroy_again) {
+		base->endpoints->stray = true;
 		destroyed(endpoint);
+	}
 }
 
 /* --- actions -------------------------------------------------------------------------------------------------------------------- */
@@ -326,6 +329,7 @@ static void do_bury(struct neap_machine *machine, uint64_t argument)
 	rdma_map_take(endpoint);
 	endpoint->news_gone = true;
 	rdma_endpoint_tell_later(endpoint);
+	rdma_fences_look(endpoint->base.endpoints);
 	neap_machine_end(machine);
 }
 
@@ -392,6 +396,7 @@ struct rdma_endpoint *rdma_endpoint_begin(struct neap_rdma_endpoints *endpoints,
 		.view_changes = place->queue->view_changes,
 		.news.run = run_news,
 		.epoch = ++endpoints->last_epoch,
+		.fences_before = endpoints->fences_ever,
 		.make_job.then = make_done,
 		.connect_job.then = connect_done,
 		.destroy_job.then = destroy_done,
@@ -466,6 +471,7 @@ static void reap(struct neap_reap *reap)
 	struct neap_rdma_endpoints *endpoints = SET_OF(reap, reap);
 	struct neap_reactor *reactor = endpoints->reactor;
 	neap_reactor_detach(reactor, &endpoints->dependent);
+	neap_ready_cancel(reactor, &endpoints->fences_due);
 	neap_pool_destroy(&endpoints->pool);
 	neap_release(reactor, endpoints->buckets, (endpoints->bucket_mask + 1u) * sizeof *endpoints->buckets);
 	neap_release(reactor, endpoints, sizeof *endpoints);
@@ -566,6 +572,7 @@ int neap_rdma_endpoints_create(struct neap_reactor *reactor, const struct neap_v
 		.answers = *answers,
 		.options = *options,
 		.ended.run = run_ended,
+		.fences_due.run = rdma_fences_run,
 		.reap.reap = reap,
 		.dependent.what = "RDMA endpoints",
 	};

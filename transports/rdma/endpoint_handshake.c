@@ -39,6 +39,7 @@ static void fill_extra(const struct rdma_endpoint *endpoint, struct neap_connect
 	neap->mtu_bytes = endpoint->own_mtu_bytes;
 	neap->depth = endpoint->own_depth;
 	neap->epoch = endpoint->epoch;
+	neap->fence = endpoint->base.endpoints->fences_ever;
 	neap->psn_count = endpoint->made;
 	for (uint32_t i = 0; i < endpoint->made; i++)
 		neap->psns[i] = endpoint->work.send_psns[i];
@@ -130,6 +131,7 @@ enum rdma_verdict rdma_half_take(struct rdma_endpoint *endpoint, const struct ne
 	peer->mtu_bytes = message->neap.mtu_bytes;
 	peer->depth = message->neap.depth;
 	peer->epoch = message->neap.epoch;
+	endpoint->base.peer_fence = message->neap.fence;
 	memcpy(peer->instance, message->neap.instance, sizeof peer->instance);
 	memcpy(peer->numbers, message->qp_nums, sizeof peer->numbers);
 	memcpy(peer->psns, message->neap.psns, sizeof peer->psns);

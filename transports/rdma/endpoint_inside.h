@@ -84,6 +84,7 @@ struct rdma_endpoint {
 	bool fenced;      /* the peer has said that its half is destroyed */
 	uint64_t call;    /* handle of the call under way */
 	uint64_t epoch;
+	uint32_t fences_before; /* it was made after so many of them */
 	uint32_t own_mtu_bytes, own_depth;
 	struct rdma_ticket tickets[RDMA_TICKETS_MAX];
 	uint32_t ticket_count;
@@ -115,6 +116,10 @@ struct neap_rdma_endpoints {
 	uint64_t last_epoch;
 	struct rdma_job *first_job, **last_job; /* that wait */
 	uint32_t jobs;                          /* with the helper */
+	uint32_t fences_ever;
+	struct neap_rdma_fence *fences; /* whose queue pairs are being destroyed */
+	struct neap_ready fences_due;
+	bool stray; /* a queue pair could not be destroyed */
 	bool closing;
 	void (*closed)(void *user);
 	void *closed_user;
@@ -179,6 +184,10 @@ void rdma_hang_up(struct rdma_endpoint *endpoint);
 void rdma_answer_connected(struct rdma_endpoint *endpoint);                  /* all that ask for a connection, with our half */
 void rdma_answer_refused(struct rdma_endpoint *endpoint, const char *text, bool filled); /* the same, with a refusal */
 void rdma_answer_retired(struct rdma_endpoint *endpoint);                    /* all that asked for the end: it is destroyed */
+
+/* endpoint_fence.c */
+void rdma_fences_look(struct neap_rdma_endpoints *endpoints); /* queue pairs are destroyed, or were never made */
+void rdma_fences_run(struct neap_ready *ready);
 
 /* endpoint_post.c */
 void rdma_forget_owed(struct rdma_endpoint *endpoint); /* its queue pairs are destroyed: entries go back */

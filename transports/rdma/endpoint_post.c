@@ -149,6 +149,29 @@ uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *base, const struct n
 	return done;
 }
 
+bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *base, uint32_t qp_number, const struct neap_verbs_send *send)
+{
+	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)base;
+	struct neap_rdma_qp *qp = NULL;
+	uint32_t posted = 0;
+	for (uint32_t i = 0; i < base->qp_count; i++)
+		if (base->qps[i].number == qp_number)
+			qp = &base->qps[i];
+	if (!qp || qp->posted == base->depth || room_of(base) == 0)
+		return false;
+	if (base->owed == 0)
+		watch_progress(endpoint);
+	endpoint->chances |= 1;
+	(void)neap_rdma_queue_take(base->queue, 1);
+	int error = base->endpoints->verbs->ops->post_send(qp->qp, send, 1, &posted);
+	account(endpoint, qp, send, posted);
+	neap_rdma_queue_give(base->queue, 1 - posted);
+	if (error)
+		rdma_endpoint_fail(endpoint, NEAP_CAUSE_CONNECT_FAILED, "%s to %s: the device does not take a send: %s", base->queue->device->name,
+		                   base->path, rdma_error_text(error));
+	return posted == 1;
+}
+
 /* --- completions ---------------------------------------------------------------------------------------------------------------- */
 
 void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *base, uint32_t qp_number, uint32_t bytes)

@@ -87,6 +87,14 @@ struct search {
 	bool now; /* only rails that take one more send at once */
 };
 
+static bool can_carry(const struct search *search, const struct neap_rdma_rail *rail)
+{
+	const struct neap_rdma_peer *peer = search->peer;
+	bool placed = search->piece->request->slice->placed;
+	return rail->open && neap_rdma_endpoint_room(rail->user.endpoint) > gathered_for(peer, rail) &&
+	       (!placed || neap_rdma_can_check(peer->initiator, rail->queue));
+}
+
 static bool is_no_path(void *user, struct neap_path path)
 {
 	const struct search *search = user;
@@ -97,7 +105,7 @@ static bool is_no_path(void *user, struct neap_path path)
 		return true;
 	if (!search->now)
 		return rail && rail->paused;
-	return !rail || !rail->open || neap_rdma_endpoint_room(rail->user.endpoint) <= gathered_for(peer, rail);
+	return !rail || !can_carry(search, rail);
 }
 
 static bool search(struct search *what, struct neap_path *path_p)
@@ -133,7 +141,7 @@ static struct neap_rdma_rail *choose(struct search *what)
 		rail = neap_rdma_rail_make(peer, path);
 	if (rail && !neap_rdma_rail_is_trying(rail))
 		neap_rdma_rail_want(rail);
-	if (rail && rail->open && neap_rdma_endpoint_room(rail->user.endpoint) > gathered_for(peer, rail))
+	if (rail && can_carry(what, rail))
 		return rail;
 	bool opens = rail && !rail->open;
 	what->now = true;
@@ -177,7 +185,8 @@ static void load(const struct search *what, struct neap_rdma_rail *rail, struct 
 	piece->local = rail->local;
 	piece->remote = rail->remote;
 	piece->seen = (uint32_t)peer->segment->refreshed;
-	piece->rkey = neap_rdma_descriptor(peer)->buffers[what->there->buffer].rkeys[rail->remote];
+	piece->rkey = piece->request->lent ? neap_rdma_lent_key(rail, neap_slice_grant(slice))
+	                                   : neap_rdma_descriptor(peer)->buffers[what->there->buffer].rkeys[rail->remote];
 	gather->pieces[gather->count] = piece;
 	gather->sends[gather->count++] = (struct neap_verbs_send){
 		.id = neap_pool_handle(&initiator->pieces, piece),
@@ -195,17 +204,28 @@ static void load(const struct search *what, struct neap_rdma_rail *rail, struct 
 		flush(peer, gather);
 }
 
+static const struct neap_rdma_hot *find_there(struct neap_rdma_peer *peer, const struct neap_rdma_request *request, uint64_t offset)
+{
+	const struct neap_slice *slice = request->slice;
+	return request->lent ? neap_rdma_peer_lent(peer, neap_slice_grant(slice)) : neap_rdma_peer_there(peer, slice->address + offset);
+}
+
+static enum neap_cause cause_without(const struct neap_rdma_request *request)
+{
+	return request->lent ? NEAP_CAUSE_GRANT_REFUSED : NEAP_CAUSE_RANGE_NOT_REMOTE;
+}
+
 /* Where the bytes of a request from `offset` on lie, at both ends. When one of them does not: it ends, or waits for a fresh descriptor. */
 static bool find_ends(struct search *what, struct neap_rdma_request *request, uint64_t offset)
 {
 	struct neap_rdma_peer *peer = what->peer;
 	struct neap_slice *slice = request->slice;
 	what->here = neap_rdma_peer_here(peer, (uintptr_t)slice->source + offset);
-	what->there = neap_rdma_peer_there(peer, slice->address + offset);
+	what->there = find_there(peer, request, offset);
 	if (!what->here)
 		neap_rdma_request_stop(peer, request, NEAP_FAILED, NEAP_CAUSE_LOCAL_MEMORY, 0);
-	else if (!what->there && request->checked)
-		neap_rdma_request_stop(peer, request, NEAP_FAILED, NEAP_CAUSE_RANGE_NOT_REMOTE, 0);
+	else if (!what->there && (request->checked || request->lent))
+		neap_rdma_request_stop(peer, request, NEAP_FAILED, cause_without(request), 0);
 	else if (!what->there)
 		neap_rdma_request_put(peer, request, NEAP_RDMA_UNSURE);
 	return what->here && what->there;
@@ -221,6 +241,10 @@ static bool feed_queued(struct neap_rdma_peer *peer)
 	struct search what = {.peer = peer, .piece = &blank};
 	if (!find_ends(&what, request, request->cut))
 		return true;
+	if (slice->placed && neap_rdma_scratch_of(initiator) == NEAP_RDMA_SCRATCH_REFUSED) {
+		neap_rdma_request_stop(peer, request, NEAP_FAILED, NEAP_CAUSE_LOCAL_MEMORY, 0);
+		return true;
+	}
 	struct neap_rdma_rail *rail = choose(&what);
 	if (!rail)
 		return false;
@@ -249,9 +273,9 @@ static bool feed_again(struct neap_rdma_peer *peer)
 	struct neap_slice *slice = request->slice;
 	struct search what = {.peer = peer, .piece = piece};
 	what.here = neap_rdma_peer_here(peer, (uintptr_t)slice->source + piece->offset);
-	what.there = neap_rdma_peer_there(peer, slice->address + piece->offset);
+	what.there = find_there(peer, request, piece->offset);
 	if (!what.here || !what.there || piece->length > what.there->to - (slice->address + piece->offset)) {
-		neap_rdma_request_stop(peer, request, NEAP_FAILED, what.here ? NEAP_CAUSE_RANGE_NOT_REMOTE : NEAP_CAUSE_LOCAL_MEMORY, 0);
+		neap_rdma_request_stop(peer, request, NEAP_FAILED, what.here ? cause_without(request) : NEAP_CAUSE_LOCAL_MEMORY, 0);
 		return true;
 	}
 	struct neap_rdma_rail *rail = choose(&what);

@@ -22,6 +22,15 @@ struct neap_rdma_local {
 	const char *location; /* lives as long as the range */
 };
 
+/* A few bytes of ours on all devices, where what is read only to be sure is put. They come on devices when they are first wanted. */
+enum neap_rdma_scratch_phase { NEAP_RDMA_SCRATCH_NONE, NEAP_RDMA_SCRATCH_COMING, NEAP_RDMA_SCRATCH_THERE, NEAP_RDMA_SCRATCH_REFUSED };
+#define NEAP_RDMA_SCRATCH_BYTES 64u
+struct neap_rdma_scratch {
+	enum neap_rdma_scratch_phase phase;
+	uint64_t memory; /* THERE */
+	unsigned char *bytes;
+};
+
 struct neap_rdma_initiator_options {
 	uint32_t pieces_max;       /* under way or waiting to be repeated, of all requests; 0: 16384 */
 	uint32_t piece_bytes;      /* MC_SLICE_SIZE; 0: 65536 */
@@ -42,6 +51,8 @@ struct neap_rdma_ground {
 	const struct neap_rdma_memory *memory;
 	/* The registered range that holds the address; false: there is none, or its registration has not ended yet. */
 	bool (*find_local)(void *user, uint64_t address, struct neap_rdma_local *local_p);
+	const struct neap_rdma_scratch *scratch; /* NULL: requests that are to be `placed` fail */
+	void (*want_scratch)(void *user);        /* changes the phase, now or later: neap_rdma_initiator_memory_changed then */
 	void *user;
 	struct neap_rdma_initiator_options options;
 };
@@ -68,6 +79,9 @@ void neap_rdma_initiator_forget(struct neap_rdma_initiator *initiator, struct ne
 void neap_rdma_initiator_completed(struct neap_rdma_initiator *initiator, struct neap_rdma_queue *queue,
                                    const struct neap_verbs_completion *completions, uint32_t count);
 void neap_rdma_initiator_queue_changed(struct neap_rdma_initiator *initiator, struct neap_rdma_queue *queue);
+
+/* Its grant has a key for a device that the segment's descriptor has. */
+bool neap_rdma_slice_is_lent(const struct neap_segment *segment, const struct neap_slice *slice);
 
 /* Bytes of one device, by the topology's index. */
 void neap_rdma_initiator_device(const struct neap_rdma_initiator *initiator, uint32_t device, uint64_t *moved_p, uint64_t *under_way_p);

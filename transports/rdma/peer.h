@@ -38,6 +38,7 @@ struct neap_rdma_request {
 	bool unsure;   /* a piece may or may not have had its effect */
 	bool may_land; /* bytes of a WRITE may still reach the peer */
 	bool stopped;  /* nothing more is cut or repeated */
+	bool lent;     /* its grant's keys are used */
 	bool told;     /* ended with a held buffer: the release is owed */
 };
 
@@ -58,6 +59,7 @@ struct neap_rdma_piece {
 	uint8_t tries, flushes;
 	uint8_t local, remote; /* the path it was posted on last */
 	bool write, posted;
+	bool checking; /* it has succeeded, and what is under way now shows whether that counts (lent.c) */
 };
 
 struct neap_rdma_piece_list {
@@ -130,7 +132,10 @@ struct neap_rdma_peer {
 	uint64_t seen_refreshed, seen_print;
 	uint8_t instance[16];
 	bool is_neap;
-	struct neap_rdma_hot here, there;
+	struct neap_rdma_hot here, there, lent; /* lent: for the keys of lent_token */
+	struct neap_grant_token lent_token;
+	uint64_t lent_refreshed;
+	uint32_t fence; /* of its endpoints, the highest: what it granted before is not for them */
 	uint32_t *by_address; /* indices of the descriptor's buffers by address; NULL: they are few */
 	uint32_t by_address_count;
 
@@ -219,6 +224,18 @@ void neap_rdma_pieces_settle(struct neap_rdma_rail *rail, bool fenced);
 void neap_rdma_piece_free(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
 /* The same; its request ends when that was the last of it. */
 void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
+
+/* lent.c: grants with keys, and successes that are looked at again */
+/* The peer's end for a token; NULL: none of its devices has a key, or the peer has fenced us since. */
+const struct neap_rdma_hot *neap_rdma_peer_lent(struct neap_rdma_peer *peer, const struct neap_grant_token *token);
+uint32_t neap_rdma_lent_key(const struct neap_rdma_rail *rail, const struct neap_grant_token *token);
+enum neap_rdma_scratch_phase neap_rdma_scratch_of(const struct neap_rdma_initiator *initiator); /* asks for it */
+bool neap_rdma_can_check(const struct neap_rdma_initiator *initiator, const struct neap_rdma_queue *queue);
+/* It has succeeded, and that does not count yet. */
+bool neap_rdma_piece_needs_check(const struct neap_rdma_piece *piece);
+uint32_t neap_rdma_check_bytes(const struct neap_rdma_piece *piece);
+/* False: it cannot be checked any more. */
+bool neap_rdma_piece_check(struct neap_rdma_piece *piece, uint32_t qp_number);
 
 /* rail.c */
 extern const struct neap_machine_kind neap_rdma_rail_kind;

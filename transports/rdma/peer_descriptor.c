@@ -153,6 +153,7 @@ void neap_rdma_peer_look(struct neap_rdma_peer *peer)
 	peer->is_neap = descriptor->neap.present && !neap_rdma_options_of(peer)->plain_only;
 	memcpy(peer->instance, descriptor->neap.instance, sizeof peer->instance);
 	peer->here.until = peer->there.until = 0;
+	peer->fence = other ? 0 : peer->fence;
 	sort_buffers(peer, descriptor);
 	renumber(peer, descriptor);
 	if (other)
@@ -257,7 +258,7 @@ void neap_rdma_peer_ask_for_ranges(struct neap_rdma_peer *peer)
 static void decide(struct neap_rdma_peer *peer, struct neap_rdma_request *request)
 {
 	const struct neap_slice *slice = request->slice;
-	if (!neap_rdma_peer_covers(peer, slice->address, slice->length)) {
+	if (!request->lent && !neap_rdma_peer_covers(peer, slice->address, slice->length)) {
 		if (request->checked)
 			neap_rdma_request_stop(peer, request, NEAP_FAILED, NEAP_CAUSE_RANGE_NOT_REMOTE, 0);
 		return;

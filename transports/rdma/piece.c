@@ -77,14 +77,27 @@ static void succeeded(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece
 	neap_rdma_piece_drop(peer, piece);
 }
 
+/* The endpoint leaves, or is made to: what becomes of the piece is decided when it is gone. */
+static void without_check(struct neap_rdma_piece *piece)
+{
+	piece->status = NEAP_WC_FLUSHED;
+	neap_rdma_rail_broken(piece->rail, NEAP_WC_FLUSHED);
+}
+
 void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_verbs_completion *completion)
 {
 	struct neap_rdma_rail *rail = piece->rail;
 	struct neap_rdma_endpoint *endpoint = rail->user.endpoint;
 	/* A READ that a queue pair on its way to ERR calls done may lack bytes (fences.md 4): it is read again. */
-	bool doubtful = endpoint->leaving && piece->request && !piece->write;
+	bool doubtful = endpoint->leaving && piece->request && (!piece->write || piece->checking);
+	uint32_t length = piece->checking ? neap_rdma_check_bytes(piece) : piece->length;
+	if (completion->status == NEAP_WC_SUCCESS && !doubtful && neap_rdma_piece_needs_check(piece)) {
+		neap_rdma_endpoint_completed(endpoint, completion->qp_number, length); /* that makes room for the check */
+		if (!neap_rdma_piece_check(piece, completion->qp_number))
+			without_check(piece);
+		return;
+	}
 	if (completion->status == NEAP_WC_SUCCESS && !doubtful) {
-		uint32_t length = piece->length;
 		succeeded(rail, piece);
 		neap_rdma_endpoint_completed(endpoint, completion->qp_number, length);
 		return;
@@ -92,7 +105,7 @@ void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_
 	/* It stays on the rail until the endpoint is gone. */
 	piece->status = completion->status == NEAP_WC_SUCCESS ? NEAP_WC_FLUSHED : (uint8_t)completion->status;
 	neap_rdma_rail_broken(rail, piece->status);
-	neap_rdma_endpoint_completed(endpoint, completion->qp_number, piece->length);
+	neap_rdma_endpoint_completed(endpoint, completion->qp_number, length);
 }
 
 /* --- after the end of the endpoint */
@@ -106,7 +119,7 @@ static bool was_refused(enum neap_verbs_status status)
 static enum neap_cause cause_of(const struct neap_rdma_rail *rail, const struct neap_rdma_piece *piece)
 {
 	if (piece->status == NEAP_WC_REMOTE_ACCESS)
-		return NEAP_CAUSE_REFUSED_BY_PEER;
+		return piece->request->lent ? NEAP_CAUSE_GRANT_REFUSED : NEAP_CAUSE_REFUSED_BY_PEER;
 	if (piece->status == NEAP_WC_LOCAL_PROTECTION)
 		return NEAP_CAUSE_LOCAL_MEMORY;
 	if (was_refused(piece->status))
@@ -129,8 +142,8 @@ static bool may_have_new_key(struct neap_rdma_peer *peer, const struct neap_rdma
 /* It costs one of its tries, unless it was only behind another that failed. */
 static bool may_be_repeated(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
 {
-	if (piece->status == NEAP_WC_REMOTE_ACCESS && !may_have_new_key(peer, piece))
-		return false;
+	if (piece->status == NEAP_WC_REMOTE_ACCESS && (piece->request->lent || !may_have_new_key(peer, piece)))
+		return false; /* of a grant there is no other key */
 	if (piece->status == NEAP_WC_FLUSHED && piece->flushes < NEAP_RDMA_FLUSHES_MAX) {
 		piece->flushes++;
 		return true;
@@ -155,6 +168,7 @@ static void settle(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece, b
 		return;
 	}
 	piece->rail = NULL;
+	piece->checking = false;
 	piece->status = NEAP_WC_SUCCESS;
 	neap_rdma_piece_append(&peer->again, piece);
 	peer->initiator->stats.pieces_repeated++;

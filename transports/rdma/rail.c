@@ -21,6 +21,8 @@ static struct neap_reactor *reactor_of(const struct neap_rdma_rail *rail)
 static void settled_for(struct neap_rdma_rail *rail)
 {
 	bool usable = rail->user.endpoint && rail->user.endpoint->usable;
+	if (usable && rail->user.endpoint->peer_fence > rail->peer->fence)
+		rail->peer->fence = rail->user.endpoint->peer_fence;
 	if (usable)
 		neap_step(&rail->machine, rail->doubt ? rdma_rail_on_DOUBTED : rdma_rail_on_USABLE, 0);
 }

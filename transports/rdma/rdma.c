@@ -21,7 +21,12 @@ static const struct neap_rdma *reader_of(const struct neap_transport *transport)
 
 uint32_t neap_rdma_jobs_max(const struct neap_engine_options *options, uint32_t devices)
 {
-	return JOBS_A_DEVICE * devices + NEAP_RDMA_ENDPOINT_JOBS + options->regions_max;
+	return JOBS_A_DEVICE * devices + NEAP_RDMA_ENDPOINT_JOBS + neap_rdma_ranges_max(options);
+}
+
+uint32_t neap_rdma_ranges_max(const struct neap_engine_options *options)
+{
+	return 2 * options->regions_max + 1;
 }
 
 /* --- where requests go */
@@ -58,7 +63,9 @@ static bool slice_goes_over_devices(const struct neap_rdma *rdma, const struct n
 {
 	if (!has_tcp(segment->snapshot->descriptor))
 		return true;
-	return !slice->grant && (slice->length == 0 || neap_rdma_is_on_devices(rdma, slice->source, slice->length));
+	if (slice->grant && !neap_rdma_slice_is_lent(segment, slice))
+		return false;
+	return slice->length == 0 || neap_rdma_is_on_devices(rdma, slice->source, slice->length);
 }
 
 struct share {
@@ -239,6 +246,7 @@ static void memory_closed(void *user)
 {
 	struct neap_rdma *rdma = user;
 	rdma->memory = NULL;
+	neap_rdma_grants_fenced_all(rdma);
 	neap_rdma_devices_close(rdma->devices);
 }
 

@@ -2,6 +2,7 @@
 #ifndef NEAP_TRANSPORTS_RDMA_RDMA_INSIDE_H
 #define NEAP_TRANSPORTS_RDMA_RDMA_INSIDE_H
 
+#include "reactor/pool.h"
 #include "transports/rdma/endpoint.h"
 #include "transports/rdma/initiator.h"
 #include "transports/rdma/rdma.h"
@@ -18,7 +19,14 @@ struct neap_rdma_kept {
 	bool on_devices;            /* registered: keys can be had */
 	bool pending;               /* OPEN, and not known yet whether devices take it */
 	bool refused;               /* devices did not take it; tried again when one comes back */
-	int error;                  /* of that */
+	bool slabs_come, has_slabs, slabs_on_devices; /* the same of its slabs, when it is GRANT_ONLY */
+	uint64_t slabs;             /* id of neap_rdma_memory: the same range once more, with remote rights, when has_slabs */
+	uint64_t slab_bytes;
+	uint32_t slab_count;
+	struct neap_rdma_slab **slab_at; /* those that somebody has keys of; NULL: nobody (rdma_grants.c) */
+	uint8_t leaving;            /* of the two, how many are being taken back */
+	bool stays;                 /* a device did not let go of one */
+	int error;                  /* of `refused` */
 	char *why;                  /* of that; NULL: out of memory */
 	struct neap_settle_call *calls; /* that wait */
 };
@@ -62,11 +70,17 @@ struct neap_rdma {
 	/* rdma_regions.c */
 	struct neap_rdma_memory *memory; /* NULL: closed */
 	struct neap_rdma_kept *kept;     /* regions_max */
+	struct neap_rdma_scratch scratch;
 	struct neap_ready sweep;         /* looks for regions that are not on devices and could be */
-	uint32_t sweep_next, waiting;    /* waiting: wanted, and without memory there */
+	uint32_t sweep_next, waiting;    /* waiting: wanted, and without memory there, or without slabs */
 	uint32_t pending;                /* regions */
 	bool plain;                      /* peers read a document as TCP has it */
 	bool said_refused;               /* until the next one is taken */
+
+	/* rdma_grants.c */
+	struct neap_reactor_class *slab_class;
+	struct neap_pool slabs, recalls;
+	bool fenced_all; /* no device is left, so nothing needs a fence of its own */
 
 	struct neap_rdma_publishing publishing;
 
@@ -76,6 +90,9 @@ struct neap_rdma {
 };
 
 /* --- regions */
+
+/* Ranges on devices: regions, twice when they have slabs, and what READs that only ask go to. */
+uint32_t neap_rdma_ranges_max(const struct neap_engine_options *options);
 
 /* Devices are there, and none of them has changed yet. NEAP_ENOMEM, NEAP_ELIMIT. */
 int neap_rdma_regions_begin(struct neap_rdma *rdma);
@@ -92,6 +109,22 @@ void neap_rdma_regions_settle(struct neap_rdma *rdma, uint32_t slot, struct neap
 bool neap_rdma_is_on_devices(const struct neap_rdma *rdma, const void *address, uint64_t length);
 /* For the initiator (struct neap_rdma_ground): the region on devices that holds the address. */
 bool neap_rdma_find_local(void *rdma, uint64_t address, struct neap_rdma_local *local_p);
+
+/* For the initiator: brings the scratch bytes on devices. */
+void neap_rdma_want_scratch(void *rdma);
+
+/* --- grants (rdma_grants.c) */
+
+int neap_rdma_grants_begin(struct neap_rdma *rdma);
+void neap_rdma_grants_free(struct neap_rdma *rdma);
+/* struct neap_registry_keeper */
+uint64_t neap_rdma_lend(void *rdma, uint32_t slot, uint64_t address, uint64_t length, struct neap_grant_token *token_p);
+void neap_rdma_recall(void *rdma, uint64_t lent, uint32_t grant_slot, const uint8_t peer_instance[16], bool fence);
+/* The slabs of a region are on devices; they are off (or a device kept one of them). NEAP_ENOMEM. */
+int neap_rdma_slabs_come(struct neap_rdma_kept *kept);
+void neap_rdma_slabs_go(struct neap_rdma_kept *kept, bool off);
+/* The devices are gone: whatever waits for a fence has it. */
+void neap_rdma_grants_fenced_all(struct neap_rdma *rdma);
 
 /* --- what peers read */
 

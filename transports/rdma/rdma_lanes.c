@@ -79,6 +79,8 @@ static int begin_initiator(struct neap_rdma *rdma)
 		.endpoints = rdma->endpoints,
 		.memory = rdma->memory,
 		.find_local = neap_rdma_find_local,
+		.scratch = &rdma->scratch,
+		.want_scratch = neap_rdma_want_scratch,
 		.user = rdma,
 		.options = {
 			.piece_bytes = given->slice_bytes,

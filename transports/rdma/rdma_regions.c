@@ -1,6 +1,9 @@
 /* Regions of the registry on devices. Each that is registered there comes on every device, whatever its access: what is CLOSED or under
  * grants needs local keys as the source of our own transfers. Only OPEN ones may be reached by peers.
  *
+ * What is GRANT_ONLY comes on devices twice: whole for our own transfers, and in slabs for those of peers under grants. So a slab's key can
+ * be taken back while we use the memory ourselves. Without slabs, grants have no keys, and nothing else is amiss.
+ *
  * While no device is open, regions wait. What devices refuse is tried again when one of them comes back, for then it may have been the
  * device's fault. */
 #include "transports/rdma/rdma_inside.h"
@@ -29,11 +32,11 @@ static void answer_as_it_is(struct neap_rdma_kept *kept)
 		answer(kept, NEAP_ECANCELED, "the engine was closed");
 	else if (rdma->ending)
 		answer(kept, NEAP_OK, NULL); /* there is TCP alone */
-	else if (kept->on_devices)
+	else if (kept->on_devices && !kept->slabs_come)
 		answer(kept, NEAP_OK, NULL);
 	else if (kept->refused)
 		answer(kept, kept->error, kept->why ? kept->why : neap_error_text(kept->error));
-	else if (!kept->has_memory && rdma->settled)
+	else if (!kept->has_memory && !kept->slabs_come && rdma->settled)
 		answer(kept, NEAP_OK, NULL); /* no device is open: all goes over TCP */
 }
 
@@ -114,6 +117,52 @@ static void refuse_at_once(struct neap_rdma_kept *kept, int error)
 	refuse(kept, error, why);
 }
 
+/* --- slabs */
+
+static bool is_slabless(const struct neap_rdma_kept *kept)
+{
+	return kept->access == NEAP_GRANT_ONLY && !kept->has_slabs;
+}
+
+static void refuse_slabs(struct neap_rdma_kept *kept, const char *why)
+{
+	struct neap_rdma *rdma = kept->rdma;
+	if (!rdma->said_refused)
+		neap_log(rdma->reactor, rdma->insists ? NEAP_LOG_WARNING : NEAP_LOG_INFO, "rdma",
+		         "memory at %p is not on the devices for peers, and what they move under grants goes over TCP: %s", kept->address, why);
+	rdma->said_refused = true;
+}
+
+static void slabs_registered(void *user, int error, const char *why)
+{
+	struct neap_rdma_kept *kept = user;
+	if (error == NEAP_ECANCELED && !kept->wanted)
+		return; /* `released` follows */
+	kept->slabs_come = false;
+	if (!error)
+		kept->slabs_on_devices = neap_rdma_slabs_come(kept) == NEAP_OK;
+	if (error) {
+		kept->has_slabs = false;
+		kept->rdma->waiting++;
+	}
+	if (error && error != NEAP_ECANCELED)
+		refuse_slabs(kept, why);
+	answer_as_it_is(kept);
+}
+
+/* Once the memory itself is there. */
+static void bring_slabs_on(struct neap_rdma_kept *kept)
+{
+	struct neap_rdma *rdma = kept->rdma;
+	const unsigned access = NEAP_VERBS_LOCAL_WRITE | NEAP_VERBS_REMOTE_READ | NEAP_VERBS_REMOTE_WRITE;
+	int error = neap_rdma_memory_register_slabs(rdma->memory, kept->address, kept->length, access, rdma->options->slab_bytes,
+	                                            slabs_registered, kept, &kept->slabs);
+	kept->has_slabs = kept->slabs_come = !error;
+	rdma->waiting -= !error;
+	if (error && error != NEAP_ENODEV && error != NEAP_ECLOSED)
+		refuse_slabs(kept, neap_error_text(error));
+}
+
 /* --- coming on */
 
 static void registered(void *user, int error, const char *why)
@@ -136,6 +185,8 @@ static void registered(void *user, int error, const char *why)
 	if (rdma->initiator)
 		neap_rdma_initiator_memory_changed(rdma->initiator, false);
 	set_pending(kept, false);
+	if (is_slabless(kept) && kept->wanted && !rdma->ending)
+		bring_slabs_on(kept);
 	answer_as_it_is(kept);
 }
 
@@ -158,6 +209,14 @@ static void bring_on(struct neap_rdma_kept *kept)
 	rdma->waiting--;
 }
 
+static void bring_on_what_lacks(struct neap_rdma_kept *kept)
+{
+	if (!kept->has_memory)
+		bring_on(kept);
+	else if (kept->on_devices && is_slabless(kept))
+		bring_slabs_on(kept);
+}
+
 static bool can_take(const struct neap_rdma *rdma)
 {
 	return rdma->memory && !rdma->ending;
@@ -168,7 +227,7 @@ static void took(void *user, uint32_t slot, void *address, uint64_t length, enum
 	struct neap_rdma *rdma = user;
 	struct neap_rdma_kept *kept = &rdma->kept[slot];
 	*kept = (struct neap_rdma_kept){.rdma = rdma, .address = address, .length = length, .access = access, .wanted = true};
-	rdma->waiting++;
+	rdma->waiting += 1 + is_slabless(kept);
 	set_pending(kept, true);
 	if (can_take(rdma))
 		bring_on(kept);
@@ -182,17 +241,39 @@ static void let_go(struct neap_rdma_kept *kept)
 	neap_registry_let_go(rdma->view->registry, (uint32_t)(kept - rdma->kept));
 }
 
-static void released(void *user, int error)
+static void one_is_off(struct neap_rdma_kept *kept, int error)
 {
-	struct neap_rdma_kept *kept = user;
-	kept->has_memory = false;
-	if (!error) {
+	kept->stays |= error != NEAP_OK;
+	if (--kept->leaving > 0)
+		return;
+	if (!kept->stays) {
 		let_go(kept);
 		return;
 	}
 	neap_log(kept->rdma->reactor, NEAP_LOG_ERROR, "rdma",
 	         "memory at %p cannot be taken off a device: it must stay as it is until this process ends, and its release is not told",
 	         kept->address);
+}
+
+static void released(void *user, int error)
+{
+	struct neap_rdma_kept *kept = user;
+	kept->has_memory = false;
+	one_is_off(kept, error);
+}
+
+static void slabs_released(void *user, int error)
+{
+	struct neap_rdma_kept *kept = user;
+	kept->has_slabs = kept->slabs_come = false;
+	neap_rdma_slabs_go(kept, error == NEAP_OK);
+	one_is_off(kept, error);
+}
+
+static bool release(struct neap_rdma_kept *kept, uint64_t memory, neap_rdma_released *told)
+{
+	const struct neap_rdma *rdma = kept->rdma;
+	return rdma->memory && !neap_rdma_memory_release(rdma->memory, memory, told, kept);
 }
 
 static void ended(void *user, uint32_t slot)
@@ -205,13 +286,40 @@ static void ended(void *user, uint32_t slot)
 	if (rdma->initiator)
 		neap_rdma_initiator_memory_changed(rdma->initiator, false);
 	answer_as_it_is(kept);
-	if (!kept->has_memory) {
-		rdma->waiting--;
-		let_go(kept);
-	} else if (!rdma->memory || neap_rdma_memory_release(rdma->memory, kept->memory, released, kept)) {
-		kept->has_memory = false;
-		let_go(kept);
+	rdma->waiting -= (uint32_t)!kept->has_memory + is_slabless(kept);
+	kept->has_memory = kept->has_memory && release(kept, kept->memory, released);
+	if (kept->has_slabs && !release(kept, kept->slabs, slabs_released)) {
+		kept->has_slabs = false;
+		neap_rdma_slabs_go(kept, true);
 	}
+	kept->leaving = (uint8_t)(kept->has_memory + kept->has_slabs);
+	if (!kept->leaving)
+		let_go(kept);
+}
+
+/* --- scratch */
+
+static void scratch_came(void *user, int error, const char *why)
+{
+	struct neap_rdma *rdma = user;
+	rdma->scratch.phase = error ? NEAP_RDMA_SCRATCH_REFUSED : NEAP_RDMA_SCRATCH_THERE;
+	if (error && error != NEAP_ECANCELED)
+		neap_log(rdma->reactor, NEAP_LOG_WARNING, "rdma", "writes whose placement is to be sure fail: %s", why);
+	if (rdma->initiator)
+		neap_rdma_initiator_memory_changed(rdma->initiator, true);
+}
+
+void neap_rdma_want_scratch(void *user)
+{
+	struct neap_rdma *rdma = user;
+	struct neap_rdma_scratch *scratch = &rdma->scratch;
+	if (!scratch->bytes)
+		scratch->bytes = neap_allocate(rdma->reactor, NEAP_RDMA_SCRATCH_BYTES);
+	int error = scratch->bytes && can_take(rdma) ? neap_rdma_memory_register(rdma->memory, scratch->bytes, NEAP_RDMA_SCRATCH_BYTES,
+	                                                                         NEAP_VERBS_LOCAL_WRITE, scratch_came, rdma, &scratch->memory)
+	                                             : NEAP_ENOMEM;
+	if (error != NEAP_ENODEV)
+		scratch->phase = error ? NEAP_RDMA_SCRATCH_REFUSED : NEAP_RDMA_SCRATCH_COMING;
 }
 
 /* --- devices that come and go */
@@ -224,8 +332,8 @@ static void run_sweep(struct neap_ready *ready)
 		struct neap_rdma_kept *kept = &rdma->kept[rdma->sweep_next++];
 		if (!kept->rdma)
 			continue; /* never used */
-		if (kept->wanted && !kept->has_memory && can_take(rdma))
-			bring_on(kept);
+		if (kept->wanted && can_take(rdma))
+			bring_on_what_lacks(kept);
 		answer_as_it_is(kept);
 	}
 	if (rdma->sweep_next < most)
@@ -245,6 +353,8 @@ void neap_rdma_regions_devices_changed(struct neap_rdma *rdma, bool more)
 	if (!rdma->memory)
 		return;
 	neap_rdma_memory_devices_changed(rdma->memory);
+	if (more && rdma->scratch.phase == NEAP_RDMA_SCRATCH_REFUSED)
+		rdma->scratch.phase = NEAP_RDMA_SCRATCH_NONE; /* tried again when it is wanted */
 	if (more && rdma->waiting)
 		sweep(rdma);
 }
@@ -293,18 +403,20 @@ bool neap_rdma_find_local(void *user, uint64_t address, struct neap_rdma_local *
 int neap_rdma_regions_begin(struct neap_rdma *rdma)
 {
 	const struct neap_rdma_memory_options options = {
-		.regions_max = rdma->view->options->regions_max,
+		.regions_max = neap_rdma_ranges_max(rdma->view->options),
 		.piece_max_bytes = rdma->options->region_max_bytes,
 		.strict_ordering = rdma->options->strict_ordering,
 		.keys_changed = keys_changed,
 		.user = rdma,
 	};
-	const struct neap_registry_keeper keeper = {.took = took, .ended = ended, .user = rdma};
+	const struct neap_registry_keeper keeper = {.took = took, .ended = ended, .lend = neap_rdma_lend, .recall = neap_rdma_recall, .user = rdma};
 	rdma->sweep.run = run_sweep;
 	rdma->kept = neap_allocate(rdma->reactor, rdma->view->options->regions_max * sizeof *rdma->kept);
 	if (!rdma->kept)
 		return NEAP_ENOMEM;
-	int error = neap_rdma_memory_create(rdma->reactor, rdma->verbs, rdma->helper, rdma->devices, &options, &rdma->memory);
+	int error = neap_rdma_grants_begin(rdma);
+	if (!error)
+		error = neap_rdma_memory_create(rdma->reactor, rdma->verbs, rdma->helper, rdma->devices, &options, &rdma->memory);
 	if (error)
 		neap_rdma_regions_free(rdma);
 	else
@@ -316,9 +428,17 @@ void neap_rdma_regions_free(struct neap_rdma *rdma)
 {
 	uint32_t most = rdma->view->options->regions_max;
 	neap_ready_cancel(rdma->reactor, &rdma->sweep);
-	for (uint32_t i = 0; rdma->kept && i < most; i++)
-		if (rdma->kept[i].why)
-			neap_release(rdma->reactor, rdma->kept[i].why, why_bytes(&rdma->kept[i]));
+	for (uint32_t i = 0; rdma->kept && i < most; i++) {
+		struct neap_rdma_kept *kept = &rdma->kept[i];
+		if (kept->why)
+			neap_release(rdma->reactor, kept->why, why_bytes(kept));
+		if (kept->slab_at)
+			neap_release(rdma->reactor, kept->slab_at, kept->slab_count * sizeof *kept->slab_at);
+	}
+	neap_rdma_grants_free(rdma);
+	if (rdma->scratch.bytes)
+		neap_release(rdma->reactor, rdma->scratch.bytes, NEAP_RDMA_SCRATCH_BYTES);
+	rdma->scratch.bytes = NULL;
 	if (rdma->kept)
 		neap_release(rdma->reactor, rdma->kept, most * sizeof *rdma->kept);
 	rdma->kept = NULL;

@@ -47,13 +47,13 @@ void neap_rdma_request_put(struct neap_rdma_peer *peer, struct neap_rdma_request
 void neap_rdma_request_begin(struct neap_rdma_peer *peer, struct neap_slice *slice)
 {
 	struct neap_rdma_request *request = neap_pool_take(&peer->initiator->requests); /* room was asked for before */
-	*request = (struct neap_rdma_request){.slice = slice};
+	*request = (struct neap_rdma_request){.slice = slice, .lent = neap_rdma_slice_is_lent(peer->segment, slice)};
 	slice->transport_phase = NEAP_RDMA_PLACE;
 	slice->transport_lane = request;
 	slice->moved = 0;
 	peer->pending++;
 	peer->holding++;
-	bool known = slice->length > 0 && neap_rdma_peer_covers(peer, slice->address, slice->length);
+	bool known = request->lent || (slice->length > 0 && neap_rdma_peer_covers(peer, slice->address, slice->length));
 	neap_rdma_request_put(peer, request, known ? NEAP_RDMA_QUEUED : NEAP_RDMA_UNSURE);
 }
 
