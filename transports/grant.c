@@ -62,7 +62,7 @@ static void recall(struct neap_grant *grant, bool quiet)
 	const struct neap_registry_keeper *keeper = &grant->registry->keeper;
 	uint32_t slot = (uint32_t)(grant - grant->registry->grants);
 	grant->kept = true;
-	keeper->recall(keeper->user, grant->lent, slot, grant->peer, !quiet && (grant->rights & NEAP_MAY_WRITE));
+	keeper->recall(keeper->user, grant->lent, slot, grant->peer, !quiet);
 }
 
 int neap_registry_grant_end(struct neap_registry *registry, const struct neap_grant_token *token, void (*ended)(void *user), void *user)

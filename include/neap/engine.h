@@ -209,13 +209,13 @@ struct neap_grant_token {
 	uint8_t keys[NEAP_GRANT_KEYS_BYTES];
 };
 
-/* `peer_instance` NULL: any Neap peer that knows the token; such a one has no keys. It has keys when the range lies in one slab of GRANT_ONLY
- * memory that is on devices (docs/LEASES.md). Home engine only. */
+/* `peer_instance` NULL: any Neap peer that knows the token; such a one has no keys. It has keys when the range lies in one slab of
+ * GRANT_ONLY memory that is on devices (docs/LEASES.md). Home engine only. */
 NEAP_API int neap_grant_create(struct neap_engine *engine, const void *address, uint64_t length, unsigned rights,
                                const uint8_t peer_instance[16], struct neap_grant_token *token_p);
-/* From the return on, no chunk is begun under it; `ended` is called when no byte will be stored under it any more, and the memory may go
- * elsewhere: after the grace period, and, of a right to write with keys, when the devices have let go of the slab, which waits for its other
- * grants to end. NEAP_ESTALE when it has ended before. */
+/* From the return on, no chunk is begun under it; `ended` is called when no byte will be stored or read under it, and the memory may go
+ * elsewhere: after the grace period, and, of a grant with keys, when the devices have let go of the slab, which waits for its other grants
+ * to end. NEAP_ESTALE when it has ended before. */
 NEAP_API int neap_grant_end(struct neap_engine *engine, const struct neap_grant_token *token, void (*ended)(void *user),
                             void *user);
 /* The same when the peer has said that nothing is under way and nothing will be: then there is nothing to fence but the grace period. */
@@ -262,8 +262,8 @@ struct neap_request {
 	uint64_t length;                      /* bytes; 0 completes with 0 bytes once the address is found valid */
 	const struct neap_grant_token *grant; /* NULL: none. Copied. Within the process none is needed, and one that is given counts */
 	void *user;
-	bool placed;                          /* a write is COMPLETED when its bytes can be seen in the peer's memory, and not only when its devices
-	                                         answer for them; costs a small read */
+	bool placed;                          /* a write is COMPLETED when its bytes can be seen in the peer's memory, and not only when
+	                                         devices answer for them; costs a small read */
 };
 
 enum neap_status { /* te spec 7.1 */

@@ -52,6 +52,7 @@ static void missed(struct accessor_op *op, bool perhaps, int status, const char 
 	struct neap_accessor *accessor = op->accessor;
 	uint32_t attempts_max = ask->cleans ? accessor->options.revokes_max : accessor->options.attempts_max;
 	op->perhaps = op->perhaps || perhaps;
+	op->quiet = op->quiet && !perhaps;
 	op->attempts++;
 	if (!ask->blameless)
 		accessor_blame(op, NEAP_STORE_RPC_FAIL, "%s", why);
@@ -91,6 +92,7 @@ static void answered(void *user, const struct neap_rpc_outcome *outcome, const v
 		if (!ask->blameless)
 			accessor_blame(op, outcome->status, "%s", outcome->why);
 		op->outcome.retry_after_ms = outcome->retry_after_ms;
+		op->quiet = op->quiet && outcome->status != NEAP_STORE_TRANSFER_FAIL;
 		end(op);
 		ask->refused(op, outcome->status);
 	} else {

@@ -33,6 +33,9 @@ static void on_request(void *user, neap_batch_id batch, uint32_t index, void *re
 	(void)request_user;
 	if (outcome->buffer == NEAP_BUFFER_HELD)
 		op->held++;
+	/* FAILED is said when no byte of it can arrive any more. */
+	bool over = outcome->status == NEAP_COMPLETED || outcome->status == NEAP_FAILED || outcome->effect != NEAP_EFFECT_UNKNOWN;
+	op->loose = op->loose || outcome->buffer == NEAP_BUFFER_HELD || !over;
 	if (outcome->status == NEAP_COMPLETED || op->failed)
 		return;
 	op->failed = true;
@@ -103,7 +106,8 @@ int accessor_transfer(struct accessor_op *op, enum neap_opcode opcode)
 		                                        .segment = op->peer->segment,
 		                                        .target_offset = op->remote_address + done,
 		                                        .length = part_of(op, count, done),
-		                                        .grant = &op->remote_token};
+		                                        .grant = &op->remote_token,
+		                                        .placed = opcode == NEAP_WRITE};
 		done += requests[count].length;
 	}
 	struct neap_batch_options options = {.deadline_ns = op->guard_ns < op->deadline_ns ? op->guard_ns : op->deadline_ns,
@@ -146,7 +150,9 @@ void accessor_recall(struct accessor_op *op)
 {
 	struct neap_accessor *accessor = op->accessor;
 	while (op->lent > 0) {
-		int error = neap_grant_end(accessor->engine, &op->tokens[op->lent - 1], grant_ended, op);
+		const struct neap_grant_token *token = &op->tokens[op->lent - 1];
+		int error = op->quiet ? neap_grant_end_quiet(accessor->engine, token, grant_ended, op)
+		                      : neap_grant_end(accessor->engine, token, grant_ended, op);
 		if (error == NEAP_EAGAIN) { /* it has no room to remember whom to tell: then the grant still stands */
 			(void)neap_timer_start(accessor->reactor, &op->pause, accessor_now(op) + MS, recall_again, op);
 			return;
@@ -160,6 +166,7 @@ void accessor_recall(struct accessor_op *op)
 
 static int take_grants(struct accessor_op *op, unsigned rights)
 {
+	op->quiet = true;
 	for (uint64_t done = 0; done < op->length;) {
 		uint64_t part = part_of(op, op->lent, done);
 		int error = neap_grant_create(op->accessor->engine, op->slices[op->lent].address, part, rights, op->route->place.instance,
@@ -183,8 +190,8 @@ int accessor_lend(struct accessor_op *op, unsigned rights, struct remote_slice *
 	for (uint64_t done = 0; !error && done < op->length; count++) {
 		slices[count] = (struct remote_slice){.segment = {name, (uint32_t)strlen(name)},
 		                                      .address = (uintptr_t)op->slices[count].address,
-		                                      .length = part_of(op, count, done),
-		                                      .token = {(const char *)op->tokens[count].bytes, sizeof op->tokens[count].bytes}};
+		                                      .length = part_of(op, count, done)};
+		peer_token_tell(&slices[count], &op->tokens[count]);
 		done += slices[count].length;
 	}
 	*count_p = count;

@@ -118,7 +118,7 @@ static void pinned(struct accessor_op *op, const void *data)
 		return;
 	}
 	op->remote_address = slice->address;
-	memcpy(op->remote_token.bytes, slice->token.bytes, sizeof op->remote_token.bytes);
+	peer_token_take(slice, &op->remote_token);
 	accessor_step(op, store_get_on_ANSWERED);
 }
 

@@ -9,6 +9,7 @@
 #include "store/accessor/get_fsm.h"
 #include "store/accessor/peers.h"
 #include "store/accessor/put_fsm.h"
+#include "store/peer/token.h"
 
 struct accessor_op;
 
@@ -83,6 +84,8 @@ struct accessor_op {
 	struct neap_outcome failure;
 	uint32_t failed_slice;
 	bool failed;
+	bool loose; /* bytes that we wrote may still arrive */
+	bool quiet; /* who was lent to has said that he is through, or never heard of it */
 	uint32_t lent, recalling; /* our grants: made, and being ended */
 	uint8_t verdict;          /* the event when none is left */
 	uint64_t lent_bytes;

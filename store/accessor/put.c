@@ -172,11 +172,12 @@ static void reserved(struct accessor_op *op, const void *data)
 	const struct remote_slice *slice = reply->remote_buffer.items;
 	op->owner_id = reply->write_operation_id;
 	op->revokes = 0;
+	op->loose = false;
 	op->unsettled.write_id = op->owner_id;
 	bool usable = reply->remote_buffer.count == 1 && slice->length == op->total && slice->token.length == sizeof op->remote_token.bytes;
 	if (usable) {
 		op->remote_address = slice->address;
-		memcpy(op->remote_token.bytes, slice->token.bytes, sizeof op->remote_token.bytes);
+		peer_token_take(slice, &op->remote_token);
 	}
 	bool in_time = accessor_take_lease(op, reply->lease_ms);
 	if (!usable)
@@ -285,7 +286,7 @@ static const struct ask ask_revoke = {.method = &neap_method_write_revoke, .answ
 static void do_revoke(struct neap_machine *machine, uint64_t argument)
 {
 	struct accessor_op *op = accessor_op_of(machine);
-	struct write_revoke request = {.key = accessor_key_view(op), .write_operation_id = op->owner_id};
+	struct write_revoke request = {.key = accessor_key_view(op), .write_operation_id = op->owner_id, .quiet = !op->loose};
 	(void)argument;
 	op->accessor->stats.revokes++;
 	accessor_ask(op, &ask_revoke, &request);

@@ -63,6 +63,7 @@ struct neap_write_record {
 	struct neap_grant_token token;
 	struct neap_sum sum;
 	uint64_t size, lease_end_ns;
+	bool quiet; /* the accessor has said that nothing of it is under way */
 	neap_committed_func *done;
 	void *user;
 };

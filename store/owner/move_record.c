@@ -136,6 +136,7 @@ static struct neap_request request_of(const struct neap_move_record *record, con
 	request.source = at;
 	request.target_offset = slice->address;
 	request.grant = &slice->token;
+	request.placed = true; /* who is answered reads it */
 	return request;
 }
 

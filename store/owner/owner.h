@@ -108,9 +108,10 @@ struct neap_commit {
 typedef void neap_committed_func(void *user, int error, uint64_t generation);
 int neap_owner_commit(struct neap_owner *owner, const struct neap_commit *request, neap_committed_func *done, void *user);
 
-/* OK when it was revoked, or there is no such write any more. LEASE_EXPIRED: it had ended by itself. INVALID_WRITE: another write is
- * pending, or this one is committed. REPLICA_IS_PROCESSING: is being committed. */
-int neap_owner_revoke(struct neap_owner *owner, const struct neap_key *key, uint64_t write_id);
+/* `quiet`: the accessor says that nothing of it is under way, and nothing will be. OK when it was revoked, or there is no such write any
+ * more. LEASE_EXPIRED: it had ended by itself. INVALID_WRITE: another write is pending, or this one is committed. REPLICA_IS_PROCESSING: is
+ * being committed. */
+int neap_owner_revoke(struct neap_owner *owner, const struct neap_key *key, uint64_t write_id, bool quiet);
 
 /* Its accessor is gone. Nothing when the write has ended. */
 void neap_owner_write_lost(struct neap_owner *owner, uint64_t write_id);

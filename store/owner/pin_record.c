@@ -23,9 +23,13 @@ static void on_ended(void *user)
 	neap_step(&record->machine, pin_record_on_ENDED, 0);
 }
 
-static void end_grant(struct neap_pin_record *record)
+/* `quiet`: the reader is through, or knows that its time is over. One that was lost may still read, and would take what comes then for the
+ * value. */
+static void end_grant(struct neap_pin_record *record, bool quiet)
 {
-	if (neap_grant_end(record->owner->engine, &record->token, on_ended, record) != NEAP_OK)
+	int (*end)(struct neap_engine *, const struct neap_grant_token *, void (*)(void *), void *) =
+		quiet ? neap_grant_end_quiet : neap_grant_end;
+	if (end(record->owner->engine, &record->token, on_ended, record) != NEAP_OK)
 		(void)neap_post(&record->machine, pin_record_on_ENDED, 0);
 }
 
@@ -35,13 +39,14 @@ static void do_expire(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	record->ending = true;
 	record->owner->stats.expired_pins++;
-	end_grant(record);
+	end_grant(record, true);
 }
 
 static void do_unpin(struct neap_machine *machine, uint64_t argument)
 {
+	struct neap_pin_record *record = record_of(machine);
 	(void)argument;
-	end_grant(record_of(machine));
+	end_grant(record, record->unpinned);
 }
 
 static void do_release(struct neap_machine *machine, uint64_t argument)

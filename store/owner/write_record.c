@@ -31,8 +31,10 @@ static void on_sealed(void *user)
 
 static void end_grant(struct neap_write_record *record)
 {
+	int (*end)(struct neap_engine *, const struct neap_grant_token *, void (*)(void *), void *) =
+		record->quiet ? neap_grant_end_quiet : neap_grant_end;
 	/* Stale: it has ended, with its grace period, as everything an engine had when it closed. */
-	if (neap_grant_end(record->owner->engine, &record->token, on_sealed, record) != NEAP_OK)
+	if (end(record->owner->engine, &record->token, on_sealed, record) != NEAP_OK)
 		(void)neap_post(&record->machine, write_record_on_SEALED, 0);
 }
 
@@ -301,13 +303,14 @@ int neap_owner_commit(struct neap_owner *owner, const struct neap_commit *reques
 		return NEAP_STORE_INVALID_PARAMS;
 	record->done = done;
 	record->user = user;
+	record->quiet = true; /* who commits has all answers */
 	record->sum.has_expected = request->has_crc;
 	record->sum.expected = request->crc;
 	neap_step(&record->machine, write_record_on_COMMIT, 0);
 	return NEAP_STORE_OK;
 }
 
-int neap_owner_revoke(struct neap_owner *owner, const struct neap_key *key, uint64_t write_id)
+int neap_owner_revoke(struct neap_owner *owner, const struct neap_key *key, uint64_t write_id, bool quiet)
 {
 	struct neap_key_entry *entry;
 	struct neap_write_record *record;
@@ -319,6 +322,7 @@ int neap_owner_revoke(struct neap_owner *owner, const struct neap_key *key, uint
 	if (record->done)
 		return NEAP_STORE_REPLICA_IS_PROCESSING;
 	owner->stats.revokes++;
+	record->quiet = quiet;
 	leave_key(record);
 	neap_step(&record->machine, write_record_on_REVOKE, 0);
 	return NEAP_STORE_OK;

@@ -5,13 +5,15 @@
 
 /* --- pieces of others */
 
+/* keys: of the grant, for RDMA devices; store/peer/token.h. */
 #define MESSAGE remote_slice
 #define MESSAGE_NAME "RemoteSlice"
 #define MESSAGE_FIELDS(F, L)                     \
 	F(TEXT, segment, REQUIRED, 255)              \
 	F(U64, address, REQUIRED, UINT64_MAX)        \
 	F(U64, length, REQUIRED, UINT64_MAX)         \
-	F(BYTES, token, REQUIRED, 32)
+	F(BYTES, token, REQUIRED, 32)                \
+	F(BYTES, keys, OPTIONAL, 256)
 #include "store/rpc/declare.h"
 
 /* A pin whose reader has finished; rides on any request to its owner. */
@@ -69,11 +71,13 @@
 	F(U64, crc32c, OPTIONAL, UINT32_MAX)
 #include "store/rpc/declare.h"
 
+/* quiet: nothing of the write is under way, and nothing will be. */
 #define MESSAGE write_revoke
 #define MESSAGE_NAME "WriteRevoke"
 #define MESSAGE_FIELDS(F, L)                                \
 	F(BYTES, key, REQUIRED, 4096)                           \
-	F(U64, write_operation_id, REQUIRED, UINT64_MAX)
+	F(U64, write_operation_id, REQUIRED, UINT64_MAX)        \
+	F(BOOL, quiet, OPTIONAL, 1)
 #include "store/rpc/declare.h"
 
 #define MESSAGE pin_key

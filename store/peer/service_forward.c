@@ -1,5 +1,6 @@
 /* PreWrite, WriteCommit, WriteRevoke, PinKey, UnPinKey: the accessor moves the bytes itself. */
 #include "store/peer/service_inside.h"
+#include "store/peer/token.h"
 #include <string.h>
 
 /* --- what grants have in common ------------------------------------------------------------------------------------------ */
@@ -8,12 +9,13 @@ static struct remote_slice buffer_of(struct neap_peer_service *service, const vo
                                      const struct neap_grant_token *token)
 {
 	const char *name = neap_engine_name(service->engine);
-	return (struct remote_slice){
+	struct remote_slice slice = {
 		.segment = neap_rpc_view_of(name, strlen(name)),
 		.address = (uint64_t)(uintptr_t)address,
 		.length = size,
-		.token = neap_rpc_view_of(token->bytes, sizeof token->bytes),
 	};
+	peer_token_tell(&slice, token);
+	return slice;
 }
 
 /* The owner's number for whoever gets the grant. Instances are random. */
@@ -187,7 +189,7 @@ void peer_write_revoke(void *user, const struct neap_rpc_incoming *incoming, con
 	if (!peer_begin(service, incoming, &neap_method_write_revoke, &call) ||
 	    !names_own_holding(&call, PEER_WRITE, &key, write_revoke->write_operation_id, &holding))
 		return;
-	int error = neap_owner_revoke(service->owner, &key, write_revoke->write_operation_id);
+	int error = neap_owner_revoke(service->owner, &key, write_revoke->write_operation_id, write_revoke->quiet);
 	if (holding && (error == NEAP_STORE_OK || error == NEAP_STORE_LEASE_EXPIRED))
 		peer_let_go(service, PEER_WRITE, holding);
 	if (error)

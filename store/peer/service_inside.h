@@ -9,7 +9,6 @@
 #include "store/peer/service.h"
 #include <neap/store_error.h>
 
-#define PEER_TOKEN_BYTES sizeof(struct neap_grant_token)
 /* Before a full owner or a busy key is worth another try, when nobody knows better. */
 #define PEER_RETRY_NS (UINT64_C(50) * 1000000)
 

@@ -1,5 +1,6 @@
 /* WriteRemoteData and ReadRemoteData: the owner moves the bytes, or they are small and travel inside the call. */
 #include "store/peer/service_inside.h"
+#include "store/peer/token.h"
 #include "transports/checksum.h"
 #include <string.h>
 
@@ -39,7 +40,7 @@ static bool read_slices(const struct peer_call *call, const struct neap_rpc_list
 		if (wrong)
 			break;
 		out->slices[i] = (struct neap_remote_slice){.segment = out->segment, .address = from[i].address, .length = from[i].length};
-		memcpy(out->slices[i].token.bytes, from[i].token.bytes, PEER_TOKEN_BYTES);
+		peer_token_take(&from[i], &out->slices[i].token);
 		out->bytes += from[i].length;
 	}
 	if (wrong) {

@@ -1,4 +1,5 @@
 #include "tests/unit/peer_rig.h"
+#include "store/peer/token.h"
 
 #include "tests/support/coverage.h"
 #include <check.h>
@@ -262,8 +263,8 @@ static void keep_buffer(struct rig_call *call, const struct neap_rpc_list *list)
 	call->buffer = *(const struct remote_slice *)list->items;
 	ck_assert_uint_lt(call->buffer.segment.length, sizeof call->segment);
 	memcpy(call->segment, call->buffer.segment.bytes, call->buffer.segment.length);
-	ck_assert_uint_eq(call->buffer.token.length, sizeof call->token);
-	memcpy(&call->token, call->buffer.token.bytes, sizeof call->token);
+	ck_assert_uint_eq(call->buffer.token.length, sizeof call->token.bytes);
+	peer_token_take(&call->buffer, &call->token);
 	ck_assert_str_eq(call->segment, neap_engine_name(rig.engine));
 }
 
@@ -376,7 +377,7 @@ struct neap_rpc_list rig_grant(struct rig_peer *peer, struct rig_slices *slices,
 		slices->slices[i] = (struct remote_slice){.segment = rig_text(neap_engine_name(peer->engine)),
 		                                          .address = (uint64_t)(uintptr_t)(peer->memory + at),
 		                                          .length = end - at,
-		                                          .token = neap_rpc_view_of(&slices->tokens[i], sizeof slices->tokens[i])};
+		                                          .token = neap_rpc_view_of(slices->tokens[i].bytes, sizeof slices->tokens[i].bytes)};
 		at = end;
 	}
 	return (struct neap_rpc_list){slices->slices, pieces};

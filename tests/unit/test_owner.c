@@ -186,7 +186,7 @@ static int unpin(const char *name, uint64_t id)
 static int revoke(const char *name, uint64_t id)
 {
 	struct neap_key of = key(name);
-	return neap_owner_revoke(owner, &of, id);
+	return neap_owner_revoke(owner, &of, id, false);
 }
 
 static bool exists(const char *name)

@@ -213,7 +213,7 @@ START_TEST(a_quiet_end_leaves_the_key)
 	wait_ended(take_back(&third, true));
 	third = lend(8192, 4096, NEAP_MAY_READ);
 	ck_assert_mem_eq(third.keys, second.keys, third.keys_length);
-	wait_ended(take_back(&third, false)); /* who reads has its own end */
+	wait_ended(take_back(&third, true));
 	ck_assert_uint_eq(deregistrations(), before);
 	end();
 }
@@ -266,10 +266,24 @@ START_TEST(a_spoiled_slab_waits_for_its_other_grants)
 	completes(submit(NEAP_READ, ours, theirs + 8192, 4096, &reader, false));
 	ck_assert_uint_eq(told->times, 0);
 	ck_assert_uint_eq(deregistrations(), before);
-	wait_ended(take_back(&reader, false));
+	wait_ended(take_back(&reader, true));
 	wait_ended(told);
 	wait_ended(take_back(&keyless, false)); /* it had nothing to be fenced */
 	ck_assert_uint_eq(deregistrations(), before + 2);
+	end();
+}
+END_TEST
+
+/* A reader that was lost may go on, and would take for the value what comes then. */
+START_TEST(a_right_to_read_is_fenced_too)
+{
+	begin();
+	struct neap_grant_token token = lend(0, 4096, NEAP_MAY_READ);
+	wait_ended(take_back(&token, false));
+	memset(theirs, 7, 4096);
+	const struct neap_outcome *outcome = wait_for(submit(NEAP_READ, ours, theirs, 4096, &token, false));
+	ck_assert_uint_eq(outcome->cause, NEAP_CAUSE_GRANT_REFUSED);
+	ck_assert(all(ours, 4096, 0x5a));
 	end();
 }
 END_TEST
@@ -481,6 +495,7 @@ int main(void)
 	tcase_add_test(tests, a_quiet_end_leaves_the_key);
 	tcase_add_test(tests, an_end_without_word_waits_for_the_devices);
 	tcase_add_test(tests, a_spoiled_slab_waits_for_its_other_grants);
+	tcase_add_test(tests, a_right_to_read_is_fenced_too);
 	tcase_add_test(tests, devices_that_come_and_go_meanwhile);
 	tcase_add_test(tests, memory_that_goes_under_its_grants);
 	tcase_add_test(tests, the_end_of_all);

@@ -80,7 +80,7 @@ struct neap_rdma_endpoint {
 	bool wants_fence;               /* set by users at LEAVING: WRITEs are under way that are to be repeated */
 	bool ever_usable;
 	uint8_t peer_instance[16];      /* when it is Neap and has been heard of */
-	uint32_t peer_fence;            /* fences of the peer's before it was connected: grants of the peer from before the latest are not for it */
+	uint32_t peer_fence;            /* fences of the peer's before it was connected: grants from before the latest are not for it */
 	uint8_t cause;                  /* enum neap_cause; why it leaves */
 	char why[NEAP_RDMA_WHY_SIZE];
 	uint32_t qp_count;              /* connected ones */
@@ -134,7 +134,7 @@ uint32_t neap_rdma_endpoint_room(struct neap_rdma_endpoint *endpoint);
 /* Posts `count` (at most the room) over its queue pairs, each a contiguous part. Returns how many were posted, in order of `sends`; fewer
  * only when the device refused: then the endpoint leaves. Each posted one is owed a completion. */
 uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *endpoint, const struct neap_verbs_send *sends, uint32_t count);
-/* Posts one on the queue pair of that number, behind what was posted there. False: it was not; there is no room, or the endpoint leaves. */
+/* Posts one on the queue pair of that number, behind what was posted there. False: it was not; no room, or the endpoint leaves. */
 bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *endpoint, uint32_t qp_number, const struct neap_verbs_send *send);
 /* A completion of one of its sends of `bytes` came: makes room, and gives the entry back to its queue. Not a failure by itself: the owner
  * of the sends decides. Until it is GONE, also while it leaves. */
@@ -145,9 +145,10 @@ void neap_rdma_endpoint_retire(struct neap_rdma_endpoint *endpoint, enum neap_ca
 /* The same for all that there are, without blame. */
 void neap_rdma_endpoints_retire(struct neap_rdma_endpoints *endpoints, const char *why);
 
-/* Keeps a peer from reaching us by what it has: all endpoints of that process are retired, and `done` is called from a turn when their queue
- * pairs are destroyed. It may connect anew; it learns then that grants of ours from before do not go over what comes after (peer_fence).
- * Never done when a queue pair cannot be destroyed. Not from a turn of its own: from anywhere. */
+/* Keeps a peer from reaching us by what it has: all endpoints of that process are retired, and `done` is called from a turn when their
+ * queue pairs are destroyed. It may connect anew; it learns then that grants of ours from before do not go over what comes after
+ * (peer_fence).
+ * Never done when a queue pair cannot be destroyed. */
 struct neap_rdma_fence {
 	struct neap_rdma_fence *next;
 	uint8_t instance[16];

@@ -70,7 +70,7 @@ void neap_rdma_endpoints_fence(struct neap_rdma_endpoints *endpoints, struct nea
 	endpoints->fences = fence;
 	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
 		if (is_of(endpoint, fence->instance))
-			rdma_endpoint_fail(endpoint, NEAP_CAUSE_GRANT_REFUSED, "a grant of the peer's ended, and its memory could be fenced in no other way");
+			rdma_endpoint_fail(endpoint, NEAP_CAUSE_GRANT_REFUSED, "a grant of the peer's ended, and nothing else fences its memory");
 	rdma_fences_look(endpoints);
 	neap_reactor_touch(endpoints->reactor);
 }

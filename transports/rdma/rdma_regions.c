@@ -409,7 +409,8 @@ int neap_rdma_regions_begin(struct neap_rdma *rdma)
 		.keys_changed = keys_changed,
 		.user = rdma,
 	};
-	const struct neap_registry_keeper keeper = {.took = took, .ended = ended, .lend = neap_rdma_lend, .recall = neap_rdma_recall, .user = rdma};
+	const struct neap_registry_keeper keeper = {
+		.took = took, .ended = ended, .lend = neap_rdma_lend, .recall = neap_rdma_recall, .user = rdma};
 	rdma->sweep.run = run_sweep;
 	rdma->kept = neap_allocate(rdma->reactor, rdma->view->options->regions_max * sizeof *rdma->kept);
 	if (!rdma->kept)

@@ -48,7 +48,8 @@ static inline uint32_t neap_rdma_token_fence(const struct neap_grant_token *toke
 
 static inline bool neap_rdma_token_key(const struct neap_grant_token *token, uint32_t mark, uint32_t *key_p)
 {
-	for (uint32_t at = NEAP_RDMA_TOKEN_HEAD_BYTES; at + NEAP_RDMA_TOKEN_ENTRY_BYTES <= token->keys_length; at += NEAP_RDMA_TOKEN_ENTRY_BYTES)
+	uint32_t at = NEAP_RDMA_TOKEN_HEAD_BYTES;
+	for (; at + NEAP_RDMA_TOKEN_ENTRY_BYTES <= token->keys_length; at += NEAP_RDMA_TOKEN_ENTRY_BYTES)
 		if (neap_rdma_token_get(token->keys + at) == mark) {
 			*key_p = neap_rdma_token_get(token->keys + at + 4);
 			return true;
