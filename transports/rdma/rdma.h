@@ -1,5 +1,5 @@
 /* The RDMA transport: what an engine has when options.protocol says "rdma" or "auto". It has a TCP transport inside, which serves peers
- * without devices and carries what devices cannot: requests under a grant (that memory has no key yet), requests from memory that is not
+ * without devices and carries what devices cannot: requests under a grant without keys, requests from memory that is not
  * registered, and all of it while no device can be used.
  *
  * The usual maker is neap_rdma_transport_create (transports/transport.h). This one takes its surroundings from the caller, so that tests
