@@ -27,8 +27,8 @@ extern const char app_default_name[]; /* 127.0.0.1 */
 	{"bind_address", APP_FLAG_TEXT, &(node).bind_address, NULL, 0, 0, \
 	 "where to listen; not given: at the address that local_server_name means"}, \
 	{"protocol", APP_FLAG_CHOICE, &(node).protocol, "tcp|rdma|auto", 0, 0, \
-	 "the transport; rdma: over RDMA devices where both sides have them,
-		and over tcp otherwise; auto: without a word when there are none"}, \
+	 "the transport; rdma: over RDMA devices where both sides have them, and over tcp otherwise; auto: without a word when there " \
+	 "are none"}, \
 	{"device_name", APP_FLAG_TEXT, &(node).device_name, NULL, 0, 0, \
 	 "a comma list of the RDMA devices that may be used; not given: MC_TE_FILTERS, or all"}, \
 	{"handshake_port", APP_FLAG_NUMBER, &(node).handshake_port, NULL, 0, 65535, "port of the handshake service; 0: a free one"}, \

@@ -249,7 +249,7 @@ static void on_opened(void *user, int error, neap_segment_id segment, const char
 	           ",\"why\":%s,\"is_neap\":%s,\"protocol\":%s,\"version\":%" PRIu32 ",\"refreshed\":%" PRIu64 ",\"ms\":%.3f,\"buffers\":[%s]}",
 	           tool_quote(opening->name), error, segment, tool_quote(why), info.is_neap ? "true" : "false",
 	           tool_quote(info.protocol ? info.protocol : ""), info.tcp_proto_version, info.refreshed,
-		(double)(tool_now_ns() - opening->began_ns) * 1e-6, buffers);
+	           (double)(tool_now_ns() - opening->began_ns) * 1e-6, buffers);
 	free(opening);
 }
 
@@ -484,8 +484,8 @@ void tool_command(struct tool *tool, char *line)
 	int count = split(line, words);
 	if (!count || !tool->engine)
 		return;
-	if (tool_devices_command(tool, words, count) || memory_command(tool, words, count) || segment_command(tool, words, count)
-	    || transfer_command(tool, words, count))
+	if (tool_devices_command(tool, words, count) || memory_command(tool, words, count) || segment_command(tool, words, count) ||
+	    transfer_command(tool, words, count))
 		return;
 	if (!strcmp(words[0], "stats"))
 		print_stats(tool);

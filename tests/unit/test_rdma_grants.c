@@ -418,7 +418,7 @@ START_TEST(revoked_under_running_traffic)
 			ck_assert_uint_eq(healthy_index == UINT32_MAX || requests[healthy_index].outcome.status == NEAP_COMPLETED, 1);
 			healthy_index = submit(NEAP_WRITE, ours, theirs + SLAB, 300000, &healthy, true);
 		}
-		rdma_engine_rig_pass(&rig, (uint64_t)nrand48(random) % (3 * MS));
+		rdma_engine_rig_pass(&rig, (uint64_t)nrand48(random) % (MS / 4));
 		wait_ended(take_back(&token, false));
 		unsigned char foreign = (unsigned char)(round % 80);
 		memset(theirs + at, foreign, length);
