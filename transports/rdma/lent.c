@@ -72,7 +72,10 @@ bool neap_rdma_piece_needs_check(const struct neap_rdma_piece *piece)
 	const struct neap_rdma_request *request = piece->request;
 	if (!request || piece->checking)
 		return false;
-	return piece->write ? request->slice->placed && places_late(piece->rail->queue) : request->lent;
+	const struct neap_rdma_queue *queue = piece->rail->queue;
+	if (piece->write)
+		return request->slice->placed && places_late(queue);
+	return request->lent || queue->device->handle.limits.reads_doubtful;
 }
 
 static bool find_scratch(const struct neap_rdma_initiator *initiator, const struct neap_rdma_queue *queue, struct neap_verbs_keys *keys_p)

@@ -156,6 +156,8 @@ static uint32_t count_of(int value)
 	return value > 0 ? (uint32_t)value : 0;
 }
 
+#define SOFT_ROCE 0xffffffu /* the vendor of rdma_rxe */
+
 static int query_device(struct neap_verbs_context *context, struct neap_verbs_device_limits *limits_p)
 {
 	struct ibv_device_attr attr;
@@ -173,6 +175,7 @@ static int query_device(struct neap_verbs_context *context, struct neap_verbs_de
 		.read_initiator_max = count_of(attr.max_qp_init_rd_atom),
 		.read_target_max = count_of(attr.max_qp_rd_atom),
 		.port_count = attr.phys_port_cnt,
+		.reads_doubtful = attr.vendor_id == SOFT_ROCE,
 	};
 	return 0;
 }
