@@ -53,7 +53,7 @@ OTHERWISE = {
 BESIDES = {"late": ("owner", {"NEAP_STOP_AT": "write_record.GRANTED"}), "orphan": ("accessor", {"NEAP_KILL_AT": "store_put.COMMITTING"})}
 ENGINES = ("stream_connect stream_listen region grant slice batch segment engine_life tcp_peer tcp_lane handshake_session handshake_call "
            "segment_fetch tcp_session publisher http_call etcd_call etcd_token etcd_watch redis_call redis_link rdma_device rdma_region rdma_queue "
-           "rdma_endpoint rdma_slab").split()
+           "rdma_endpoint rdma_slab rdma_peer rdma_rail").split()
 # not the store's: tests/integ/test_stopped_peers.py, test_restarts.py and test_metadata.py
 BEGINS = "a machine begins in it and does not come back"
 HOLDS = "the transport has to keep a buffer for that; TCP gives a transfer up with its connection, and lets go of the buffer at once"

@@ -171,6 +171,7 @@ static void write_revoke_handle(void *user, const struct neap_rpc_incoming *inco
 	const struct write_revoke *request = data;
 	struct empty_reply reply = {0};
 	uint32_t how = script(owner, WRITE_REVOKE, incoming);
+	owner->quiet_revokes += request->quiet;
 	if (how == REFUSED)
 		return;
 	struct rig_value *value = find_bytes(owner, request->key);

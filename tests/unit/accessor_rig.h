@@ -44,7 +44,7 @@ struct rig_owner {
 	uint32_t lease_ms;
 	bool with_crc, wrong_crc, pending_always;
 	uint64_t finished[RIG_FINISHED_MAX];
-	uint32_t finished_count, unpin_items;
+	uint32_t finished_count, unpin_items, quiet_revokes;
 	/* the call that is held */
 	uint64_t held;
 	bool held_pre, held_committed;

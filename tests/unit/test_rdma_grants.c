@@ -41,20 +41,26 @@ static void on_released(void *user, neap_batch_id batch, uint32_t index, void *r
 	((struct request *)request_user)->releases++;
 }
 
-static void begin(void)
+static void begin_as(bool plain)
 {
-	const struct neap_engine_options options = {.rdma.slab_bytes = SLAB, .grants_max = 256};
+	const struct neap_engine_options options = {.rdma.slab_bytes = SLAB, .grants_max = 256},
+	                                 of_plain = {.grants_max = 256, .plain_only = true};
 	memset(requests, 0, sizeof requests);
 	memset(ours, 0x5a, sizeof ours);
 	memset(theirs, 0, sizeof theirs);
 	submitted = 0;
 	rdma_engine_rig_begin(&rig, 4);
-	rdma_engine_rig_start(&rig, 0, 3, &options);
+	rdma_engine_rig_start(&rig, 0, 3, plain ? &of_plain : &options);
 	rdma_engine_rig_start(&rig, 1, 12, &options);
 	(void)rdma_engine_rig_register(&rig, 0, ours, sizeof ours, NEAP_CLOSED);
 	region = rdma_engine_rig_register(&rig, 1, theirs, sizeof theirs, NEAP_GRANT_ONLY);
 	segment = rdma_engine_rig_open(&rig, 0);
 	neap_engine_instance(rig.sides[0].engine, instance);
+}
+
+static void begin(void)
+{
+	begin_as(false);
 }
 
 static void end(void)
@@ -194,6 +200,18 @@ START_TEST(keys_of_another_process_are_not_used)
 	neap_rdma_token_put(token.keys + 12, neap_rdma_token_mark(instance, "rxe3"));
 	completes(submit(NEAP_WRITE, ours, theirs, 200, &token, false));
 	ck_assert_uint_eq(sends(), 0);
+	end();
+}
+END_TEST
+
+/* It could not have the peer's half destroyed, which repeats of writes need. */
+START_TEST(keys_are_nothing_for_who_speaks_plainly)
+{
+	begin_as(true);
+	struct neap_grant_token token = lend(0, 200, NEAP_MAY_WRITE);
+	ck_assert_uint_ne(wait_for(submit(NEAP_WRITE, ours, theirs, 200, &token, false))->status, NEAP_COMPLETED);
+	ck_assert_uint_eq(sends(), 0);
+	ck_assert(all(theirs, 200, 0));
 	end();
 }
 END_TEST
@@ -493,6 +511,7 @@ int main(void)
 	tcase_add_test(tests, what_has_keys_goes_over_devices);
 	tcase_add_test(tests, what_has_none_goes_over_tcp);
 	tcase_add_test(tests, keys_of_another_process_are_not_used);
+	tcase_add_test(tests, keys_are_nothing_for_who_speaks_plainly);
 	tcase_add_test(tests, a_quiet_end_leaves_the_key);
 	tcase_add_test(tests, an_end_without_word_waits_for_the_devices);
 	tcase_add_test(tests, a_spoiled_slab_waits_for_its_other_grants);

@@ -63,7 +63,7 @@ static bool slice_goes_over_devices(const struct neap_rdma *rdma, const struct n
 {
 	if (!has_tcp(segment->snapshot->descriptor))
 		return true;
-	if (slice->grant && !neap_rdma_slice_is_lent(segment, slice))
+	if (slice->grant && (rdma->view->options->plain_only || !neap_rdma_slice_is_lent(segment, slice)))
 		return false;
 	return slice->length == 0 || neap_rdma_is_on_devices(rdma, slice->source, slice->length);
 }

@@ -143,7 +143,7 @@ static void slabs_registered(void *user, int error, const char *why)
 		kept->slabs_on_devices = neap_rdma_slabs_come(kept) == NEAP_OK;
 	if (error) {
 		kept->has_slabs = false;
-		kept->rdma->waiting++;
+		kept->rdma->waiting += kept->wanted;
 	}
 	if (error && error != NEAP_ECANCELED)
 		refuse_slabs(kept, why);

@@ -48,6 +48,7 @@ void neap_rdma_request_begin(struct neap_rdma_peer *peer, struct neap_slice *sli
 {
 	struct neap_rdma_request *request = neap_pool_take(&peer->initiator->requests); /* room was asked for before */
 	*request = (struct neap_rdma_request){.slice = slice, .lent = neap_rdma_slice_is_lent(peer->segment, slice)};
+	request->lent = request->lent && !neap_rdma_options_of(peer)->plain_only;
 	slice->transport_phase = NEAP_RDMA_PLACE;
 	slice->transport_lane = request;
 	slice->moved = 0;
