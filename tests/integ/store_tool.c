@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static struct {
-	const char *master, *name, *put, *get;
+	const char *master, *name, *put, *get, *protocol, *device_filter;
 	uint64_t size, rounds, marks;
 } given = {.name = "v", .put = "reverse", .get = "reverse", .size = 65536, .rounds = 100, .marks = 1};
 
@@ -26,6 +26,8 @@ static const struct app_flag flags[] = {
 	{"get", APP_FLAG_CHOICE, &given.get, "reverse|forward", 0, 0, "the direction of gets"},
 	{"size", APP_FLAG_SIZE, &given.size, NULL, 1, 1u << 28, "of a value"},
 	{"rounds", APP_FLAG_NUMBER, &given.rounds, NULL, 1, UINT32_MAX, "a put and a get each"},
+	{"protocol", APP_FLAG_TEXT, &given.protocol, NULL, 0, 0, "as in neap_engine_options, like the next"},
+	{"device_filter", APP_FLAG_TEXT, &given.device_filter, NULL, 0, 0, ""},
 	{"marks", APP_FLAG_NUMBER, &given.marks, NULL, 1, UINT32_MAX, "how often on the way it says so"},
 };
 
@@ -147,20 +149,41 @@ static void run_round(uint64_t number, void *from, void *to)
 	remove_value(&key);
 }
 
+static void on_settled(void *user, int error, const char *why)
+{
+	(void)user;
+	must(error, "memory on the devices", why);
+	run.told = true;
+}
+
 static void *make_memory(void)
 {
 	char why[300];
+	uint64_t region;
 	void *memory = app_memory_map(given.size, true, why, sizeof why);
 	must(!memory, "memory", why);
 	struct neap_memory range = {.address = memory, .length = given.size, .access = NEAP_GRANT_ONLY};
-	must(neap_memory_register(run.engine, &range, 1, NULL, why, sizeof why), "memory", why);
+	must(neap_memory_register(run.engine, &range, 1, &region, why, sizeof why), "memory", why);
+	must(neap_memory_settled(run.engine, region, on_settled, NULL), "memory on the devices", NULL);
+	drive(&run.told);
+	run.told = false;
 	return memory;
+}
+
+static uint64_t bytes_on_devices(void)
+{
+	struct neap_device_info info;
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; neap_engine_device(run.engine, i, &info) == NEAP_OK; i++)
+		bytes += info.bytes_moved;
+	return bytes;
 }
 
 static void begin(void)
 {
 	char why[400];
-	const struct neap_engine_options options = {.local_name = "127.0.0.1"};
+	const struct neap_engine_options options = {
+		.local_name = "127.0.0.1", .protocol = given.protocol, .device_filter = given.device_filter};
 	const struct neap_store_options store = {.master = given.master, .no_inline = true, .ready = on_ready};
 	must(neap_reactor_create(&run.reactor, NULL), "reactor", NULL);
 	must(neap_engine_create(&run.engine, run.reactor, &options, why, sizeof why), "engine", why);
@@ -197,7 +220,8 @@ int main(int argc, char **argv)
 		run_round(i, from, to);
 	}
 	printf("{\"event\":\"ended\",\"completed\":%" PRIu64 ",\"refused\":%" PRIu64 ",\"wrong\":%" PRIu64 ",\"lost\":%" PRIu64
-	       ",\"returned\":%" PRIu64 ",\"why\":\"%s\"}\n", run.completed, run.refused, run.wrong, run.lost, run.returned, run.why);
+	       ",\"returned\":%" PRIu64 ",\"on_devices\":%" PRIu64 ",\"why\":\"%s\"}\n", run.completed, run.refused, run.wrong, run.lost,
+	       run.returned, bytes_on_devices(), run.why);
 	end();
 	return run.wrong || run.lost || run.returned ? APP_FAILED : APP_OK;
 }

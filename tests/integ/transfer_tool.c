@@ -1,6 +1,7 @@
 /* An application under a test script's control: a poll() loop that embeds a reactor and an engine, takes commands as lines on
  * standard input and prints one JSON object a line for each event. It is target and initiator at once. tests/integ/tool.py drives
  * it. */
+#include "apps/common/stop_at.h"
 #include "tests/integ/tool.h"
 #include <errno.h>
 #include <poll.h>
@@ -221,6 +222,9 @@ int main(int argc, char **argv)
 			neap_reactor_destroy(tool.reactor);
 		return APP_START;
 	}
+	struct app_host host = {.reactor = tool.reactor}; /* and no libev: "at the end of the turn" is not for us */
+	if (!app_stop_at(&program, &host))
+		return APP_USAGE;
 	tool_ready(&tool);
 	(void)neap_engine_publish_watch(tool.engine, on_publication, NULL);
 	run();
