@@ -62,6 +62,8 @@ struct neap_rdma_piece {
 	bool checking; /* it has succeeded, and what is under way now shows whether that counts (lent.c) */
 };
 
+_Static_assert(sizeof(struct neap_rdma_piece) <= 64, "a piece is one cache line");
+
 struct neap_rdma_piece_list {
 	struct neap_rdma_piece *first, *last;
 	uint32_t count;
