@@ -1,10 +1,16 @@
 #!/bin/sh
-# demo_store.sh BUILD_DIR: a master and three clients on loopback. Plays the first minutes of a conversation trace against them, REVERSE and
-# then FORWARD; one client is killed in the middle of the second. Compares every byte that is read. Exit status 0 when all was right.
+# demo_store.sh BUILD_DIR [--protocol tcp|rdma]: a master and three clients on loopback. Plays the first minutes of a conversation trace against
+# them, REVERSE and then FORWARD; one client is killed in the middle of the second. Compares every byte that is read. rdma: on the machine of
+# tools/demo_rdma.sh, where all takes longer, and with less. Exit status 0 when all was right.
 build=${1:?build directory}
+protocol=tcp
+if [ "${2:-}" = --protocol ]; then protocol=${3:?which one}; fi
 source=$(cd "$(dirname "$0")/.." && pwd)
 trace=$source/tests/data/conversation_trace.jsonl
-minutes=${DEMO_MINUTES:-2}
+minutes=${DEMO_MINUTES:-2} seconds=12 deadline=2 client_ttl=2 patience=20 memory_mib=512 flags=''
+if [ "$protocol" = rdma ]; then
+	minutes=${DEMO_MINUTES:-1} seconds=20 deadline=20 client_ttl=10 patience=120 memory_mib=192
+fi
 scratch=$(mktemp -d) || exit 3
 processes=
 # shellcheck disable=SC2034 # some are reached by number
@@ -20,12 +26,12 @@ trap 'exit 130' INT TERM
 
 say() { printf '%s\n' "$*"; }
 
-# until_there WHAT FILE PATTERN: waits for a line in a file, 20 s at most
+# until_there WHAT FILE PATTERN: waits for a line in a file
 until_there() {
 	tries=0
 	while ! grep -q "$3" "$2" 2>/dev/null; do
 		tries=$((tries + 1))
-		[ $tries -gt 200 ] && { say "$1 was not ready within 20 s"; cat "$scratch"/*.err; exit 3; }
+		[ $tries -gt $((10 * patience)) ] && { say "$1 was not ready within $patience s"; cat "$scratch"/*.err; exit 3; }
 		sleep 0.1
 	done
 }
@@ -34,16 +40,24 @@ until_there() {
 word() { sed -n "s/.* $2 \([^ ]*\).*/\1/p" "$1" | head -1; }
 
 say "-- neap-master: who holds what"
-"$build/neap-master" --first --rpc_port=0 --metrics_port=0 --client_ttl=2 --ready_file="$scratch/master" >"$scratch/master.out" 2>"$scratch/master.err" &
+"$build/neap-master" --first --rpc_port=0 --metrics_port=0 --client_ttl=$client_ttl --ready_file="$scratch/master" >"$scratch/master.out" 2>"$scratch/master.err" &
 processes=$!
 until_there "the master" "$scratch/master" :
 master=$(cat "$scratch/master")
 say "   at $master"
 
-say "-- three neap-clients with 512 MiB each"
-tiers='{"tiers": [{"type": "DRAM", "capacity": "512MB", "priority": 100}]}'
+if [ "$protocol" = rdma ]; then
+	if timeout 5 "$build/neap-client" --protocol=rdma --master_server_address=127.0.0.1:1 2>&1 | grep 'under grants' >"$scratch/refused"; then
+		say "-- the store's values go over TCP in this build: $(cat "$scratch/refused")"
+	else
+		flags=--protocol=rdma
+	fi
+fi
+say "-- three neap-clients with $memory_mib MiB each"
+tiers='{"tiers": [{"type": "DRAM", "capacity": "'$memory_mib'MB", "priority": 100}]}'
 for i in 1 2 3; do
-	"$build/neap-client" --master_server_address="$master" --port=0 --client_rpc_port=0 --http_port=0 --tiered_backend_config="$tiers" \
+	# shellcheck disable=SC2086
+	"$build/neap-client" $flags --master_server_address="$master" --port=0 --client_rpc_port=0 --http_port=0 --tiered_backend_config="$tiers" \
 		--p2p_key_lease_duration_ms=2000 >"$scratch/client$i" 2>"$scratch/client$i.err" &
 	processes="$processes $!"
 	eval "pid$i=$!"
@@ -75,8 +89,9 @@ say "-- the first $minutes minutes of a conversation trace, 64 KiB blocks: got, 
 play() {
 	direction=$1
 	shift
-	"$build/neap-client" replay --trace="$trace" --minutes="$minutes" --seconds=12 --deadline=2 --direction="$direction" \
-		--master_server_address="$master" "$@" >"$scratch/table" &
+	# shellcheck disable=SC2086
+	"$build/neap-client" replay --trace="$trace" --minutes="$minutes" --seconds=$seconds --deadline=$deadline --direction="$direction" \
+		--master_server_address="$master" $flags "$@" >"$scratch/table" &
 	replay=$!
 	processes="$processes $replay"
 }
@@ -88,6 +103,7 @@ played() {
 	sed 's/^/   /' "$scratch/table"
 	[ $status = 0 ] || { say "the replay ended with status $status"; exit 1; }
 	say "   leases, quarantine and eviction at clients 1, 2, 3:"
+	[ -n "$flags" ] && say "   packets that devices have sent so far: $(cat /sys/class/infiniband/*/ports/1/hw_counters/sent_pkts | paste -sd ' ')"
 	figures keys bytes pending_writes pins expired_writes expired_pins quarantined_writes quarantined_bytes evicted
 }
 
@@ -102,7 +118,7 @@ kill -9 "$pid3"
 played
 
 say "-- what became of the value at client 1, and of the keys of client 3: right or gone, never wrong"
-"$build/neap-client" stat greeting --port="$port1" --deadline=5
+"$build/neap-client" stat greeting --port="$port1" --deadline=$((deadline + 3))
 "$build/neap-client" ls --port="$port1" | wc -l | sed 's/^ */   keys that the master still lists: /'
 
 say "-- SIGTERM: the others drain and end"
