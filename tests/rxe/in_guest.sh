@@ -1,6 +1,7 @@
 #!/bin/sh
 # In the guest, as root: the suite over real verbs, what neap-client shows of the devices, and the transport between processes.
 cd "$NEAP_BUILD" || exit 1
+exec 2>&1 # two streams would meet again in the middle of lines
 export ASAN_OPTIONS=detect_leaks=0
 checks=0 failed=0
 
