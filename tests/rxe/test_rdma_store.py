@@ -22,7 +22,7 @@ class Store(Rdma):
     def cluster(self):
         flags = ["--tiered_backend_config=" + TIER, "--p2p_key_lease_duration_ms=%d" % LEASE_MS]
         try:
-            group = Cluster(2, "--protocol=rdma", "--device_name=" + ",".join(TARGET), *flags)
+            group = Cluster(2, "--protocol=rdma", "--device_names=" + ",".join(TARGET), *flags)
         except AssertionError as error:
             if "values move under grants" not in str(error):
                 raise
