@@ -185,13 +185,15 @@ class Size(Rdma):
             self.ready(peer, 4)
             self.settle(peer, "memory", MIB)
         segments = [self.opened(source, peer) for peer in peers]
+        # All at once: more than there is room for is refused, and no more than that happens to it.
+        tags = [source.submit("write", segment, peer.address("memory"), "memory", 0, MIB) for peer, segment in zip(peers, segments)]
+        for tag in tags:
+            self.ends_honestly(source, source.outcome(tag))
         for round_number in range(3):
             source.fill("memory", 0, MIB, round_number + 1)
-            tags = [source.submit("write", segment, peer.address("memory"), "memory", 0, MIB) for peer, segment in zip(peers, segments)]
-            self.assertLessEqual(self.endpoints(source), 17)  # one that leaves may be counted beside its successor
-            for tag in tags:
-                self.assertCompleted(source.outcome(tag))
-            for peer in peers:
+            for peer, segment in zip(peers, segments):
+                self.assertCompleted(source.transfer("write", segment, peer.address("memory"), "memory", 0, MIB))
+                self.assertLessEqual(self.endpoints(source), 17)  # one that leaves may be counted beside its successor
                 self.assertTrue(peer.holds("memory", 0, MIB, round_number + 1))
         print("    %d connections at the end" % self.endpoints(source))
 
