@@ -9,7 +9,7 @@ source=$(cd "$(dirname "$0")/.." && pwd)
 trace=$source/tests/data/conversation_trace.jsonl
 minutes=${DEMO_MINUTES:-2} seconds=12 deadline=2 client_ttl=2 patience=20 memory_mib=512 flags=''
 if [ "$protocol" = rdma ]; then
-	minutes=${DEMO_MINUTES:-1} seconds=20 deadline=20 client_ttl=10 patience=120 memory_mib=192
+	minutes=${DEMO_MINUTES:-1} seconds=20 deadline=20 client_ttl=10 patience=120 memory_mib=192 flags=--protocol=rdma
 fi
 scratch=$(mktemp -d) || exit 3
 processes=
@@ -46,13 +46,6 @@ until_there "the master" "$scratch/master" :
 master=$(cat "$scratch/master")
 say "   at $master"
 
-if [ "$protocol" = rdma ]; then
-	if timeout 5 "$build/neap-client" --protocol=rdma --master_server_address=127.0.0.1:1 2>&1 | grep 'under grants' >"$scratch/refused"; then
-		say "-- the store's values go over TCP in this build: $(cat "$scratch/refused")"
-	else
-		flags=--protocol=rdma
-	fi
-fi
 say "-- three neap-clients with $memory_mib MiB each"
 tiers='{"tiers": [{"type": "DRAM", "capacity": "'$memory_mib'MB", "priority": 100}]}'
 for i in 1 2 3; do

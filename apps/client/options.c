@@ -54,8 +54,9 @@ static const struct app_flag flags[] = {
 	{"host", APP_FLAG_TEXT, &o.host, NULL, 0, 0, "name or address of this machine that other clients use"},
 	{"bind_address", APP_FLAG_TEXT, &o.bind_address, NULL, 0, 0,
 	 "where to listen for them; not given: at the address that host means"},
-	{"protocol", APP_FLAG_TEXT, &o.protocol, NULL, 0, 0, "the transport of values: tcp; others stop the start"},
-	{"device_names", APP_FLAG_TEXT, &o.device_names, NULL, 0, 0, "RDMA devices; not used with tcp"},
+	{"protocol", APP_FLAG_TEXT, &o.protocol, NULL, 0, 0,
+	 "the transport of values: tcp; rdma: over RDMA devices where both sides have them; auto: without a word when there are none"},
+	{"device_names", APP_FLAG_TEXT, &o.device_names, NULL, 0, 0, "a comma list of the RDMA devices that may be used; not used with tcp"},
 	{"metadata_server", APP_FLAG_TEXT, &o.metadata_server, NULL, 0, 0,
 	 "where segments are published: etcd://HOST:PORT,..., redis://HOST:PORT, http(s)://HOST:PORT/PATH; P2PHANDSHAKE: by asking peers"},
 	{"handshake_port", APP_FLAG_NUMBER, &o.handshake_port, NULL, 0, 65535, "of the transfer engine; 0: a free one"},
@@ -154,13 +155,9 @@ static int check_modes(void)
 	}
 	if (strcasecmp(o.deployment_mode, "P2P"))
 		return wrong("deployment_mode", o.deployment_mode, "P2P");
-	if (!strcasecmp(o.protocol, "rdma")) {
-		app_error(&client_program, "--protocol=rdma: values move under grants, which RDMA devices do not know; use --protocol=tcp");
-		return APP_USAGE;
-	}
-	if (strcasecmp(o.protocol, "tcp"))
-		return wrong("protocol", o.protocol, "tcp");
-	if (*o.device_names)
+	if (strcasecmp(o.protocol, "tcp") && strcasecmp(o.protocol, "rdma") && strcasecmp(o.protocol, "auto"))
+		return wrong("protocol", o.protocol, "tcp, rdma, auto");
+	if (*o.device_names && !strcasecmp(o.protocol, "tcp"))
 		app_error(&client_program, "warning: --device_names=%s is ignored: tcp has no devices", o.device_names);
 	if (!client_direction_parse(o.direction, &o.store.direction))
 		return wrong("p2p_transfer_direction_mode", o.direction, "reverse, forward");
@@ -283,6 +280,8 @@ static int set_engine(void)
 	}
 	o.engine.bind_address = o.bind_address ? o.bind_address : o.reached[0] ? o.reached : NULL;
 	o.engine.metadata = o.metadata_server;
+	o.engine.protocol = !strcasecmp(o.protocol, "rdma") ? "rdma" : !strcasecmp(o.protocol, "auto") ? "auto" : "tcp";
+	o.engine.device_filter = *o.device_names ? o.device_names : o.engine.device_filter;
 	if (strcmp(o.metadata_server, "P2PHANDSHAKE") == 0)
 		o.engine.local_name = o.host;
 	else /* the name in the store must be this client's alone: host and port */

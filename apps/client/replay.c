@@ -14,7 +14,7 @@
 #define PROGRESS_NS UINT64_C(100000000)
 
 static const char *master = "127.0.0.1:50051", *trace_path, *directions = "reverse,forward", *host_name = "127.0.0.1", *half_file,
-				  *prefix = "";
+				  *prefix = "", *protocol = "tcp", *device_names = "";
 static uint64_t block_bytes = 65536, concurrency = 16;
 static double minutes = 2, seconds = 20, deadline = 5;
 static bool json, quiet;
@@ -31,6 +31,8 @@ static const struct app_flag flags[] = {
 	{"deadline", APP_FLAG_SECONDS, &deadline, NULL, 0, 3600, "of each put and get, in seconds"},
 	{"master_server_address", APP_FLAG_TEXT, &master, NULL, 0, 0, "HOST:PORT of neap-master"},
 	{"host", APP_FLAG_TEXT, &host_name, NULL, 0, 0, "name or address of this machine that the clients use"},
+	{"protocol", APP_FLAG_CHOICE, &protocol, "tcp|rdma|auto", 0, 0, "the transport, as of neap-client"},
+	{"device_names", APP_FLAG_TEXT, &device_names, NULL, 0, 0, "a comma list of the RDMA devices that may be used; not given: all"},
 	{"half_file", APP_FLAG_TEXT, &half_file, NULL, 0, 0, "made when half of the last direction's blocks are through"},
 	{"json", APP_FLAG_SWITCH, &json, NULL, 0, 0, "figures as JSON, one line for each direction"},
 	{"quiet", APP_FLAG_SWITCH, &quiet, NULL, 0, 0, "no progress on a terminal"},
@@ -243,7 +245,7 @@ static void set(void *user)
 static int open_all(struct replay *replay)
 {
 	char why[600], reached[64];
-	struct neap_engine_options engine = {.local_name = host_name};
+	struct neap_engine_options engine = {.local_name = host_name, .protocol = protocol, .device_filter = device_names};
 	if (client_trace_load(&replay->trace, trace_path, minutes, why, sizeof why)) {
 		app_error(&program, "%s", why);
 		return APP_USAGE;

@@ -293,7 +293,7 @@ class Programs(unittest.TestCase):
                 (["--port=65536"], ["--port=65536", "0 to 65535"]), (["--lock_shard_count=1000"], ["power of two"]),
                 (["--p2p_key_lease_duration_ms=99"], ["--p2p_key_lease_duration_ms", "100 to 3600000"]),
                 (["--p2p_key_lease_scan_interval_ms=70000"], ["60000"]), (["--p2p_transfer_direction_mode=sideways"], ["reverse, forward"]),
-                (["--protocol=rdma"], ["RDMA", "--protocol=tcp"]), (["--protocol=ib"], ["tcp"]), (["--deployment_mode=Centralization"], ["P2P"]),
+                (["--protocol=ib"], ["tcp, rdma, auto"]), (["--deployment_mode=Centralization"], ["P2P"]),
                 (["--deployment_mode=x"], ["P2P"]), (["--master_server_address=etcd://127.0.0.1:1"], ["HOST:PORT"]),
                 (["--global_segment_size=4GB"], ["--tiered_backend_config"]), (["--redis_cluster_id=x"], ["--master_server_address"]),
                 (["--port=7000", "--client_rpc_port=7000"], ["--port", "--client_rpc_port", "7000"]), (["--remote_weight=2"], ["0 to 1"]),
