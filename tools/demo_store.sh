@@ -7,9 +7,10 @@ protocol=tcp
 if [ "${2:-}" = --protocol ]; then protocol=${3:?which one}; fi
 source=$(cd "$(dirname "$0")/.." && pwd)
 trace=$source/tests/data/conversation_trace.jsonl
-minutes=${DEMO_MINUTES:-2} seconds=12 deadline=2 client_ttl=2 patience=20 memory_mib=512 flags=''
+minutes=${DEMO_MINUTES:-2} seconds=12 deadline=2 client_ttl=2 patience=20 memory_mib=512 flags='' replay_flags=''
 if [ "$protocol" = rdma ]; then
-	minutes=${DEMO_MINUTES:-1} seconds=20 deadline=20 client_ttl=10 patience=120 memory_mib=192 flags=--protocol=rdma
+	minutes=${DEMO_MINUTES:-1} seconds=20 deadline=20 client_ttl=10 patience=120 memory_mib=64
+	flags='--protocol=rdma --device_names=rxe0,rxe1' replay_flags='--protocol=rdma --device_names=rxe2,rxe3'
 fi
 scratch=$(mktemp -d) || exit 3
 processes=
@@ -84,7 +85,7 @@ play() {
 	shift
 	# shellcheck disable=SC2086
 	"$build/neap-client" replay --trace="$trace" --minutes="$minutes" --seconds=$seconds --deadline=$deadline --direction="$direction" \
-		--master_server_address="$master" $flags "$@" >"$scratch/table" &
+		--master_server_address="$master" $replay_flags "$@" >"$scratch/table" &
 	replay=$!
 	processes="$processes $replay"
 }
