@@ -72,7 +72,7 @@ struct replay {
 	unsigned char *memory;
 	uint64_t next, until_ns, began_ns, shown_ns;
 	uint32_t under_way;
-	bool ready, done, closed, last, shows, told_half;
+	bool settled, ready, done, closed, last, shows, told_half;
 	int ready_error;
 	char ready_why[512];
 };
@@ -242,8 +242,17 @@ static void set(void *user)
 	*(bool *)user = true;
 }
 
+static void on_settled(void *user, int error, const char *why)
+{
+	struct replay *replay = user;
+	replay->settled = true;
+	if (error)
+		app_error(&program, "its memory: %s", why);
+}
+
 static int open_all(struct replay *replay)
 {
+	neap_region_id region = 0;
 	char why[600], reached[64];
 	struct neap_engine_options engine = {.local_name = host_name, .protocol = protocol, .device_filter = device_names};
 	if (client_trace_load(&replay->trace, trace_path, minutes, why, sizeof why)) {
@@ -257,7 +266,11 @@ static int open_all(struct replay *replay)
 	replay->memory = error ? NULL : app_memory_map(block_bytes * concurrency, false, why, sizeof why);
 	struct neap_memory memory = {.address = replay->memory, .length = block_bytes * concurrency, .access = NEAP_GRANT_ONLY};
 	if (!error)
-		error = replay->memory ? neap_memory_register(replay->host.engine, &memory, 1, NULL, why, sizeof why) : -1;
+		error = replay->memory ? neap_memory_register(replay->host.engine, &memory, 1, &region, why, sizeof why) : -1;
+	if (!error) /* what devices do not have is granted without keys */
+		error = neap_memory_settled(replay->host.engine, region, on_settled, replay);
+	if (!error && !app_host_wait(&replay->host, &replay->settled, 60))
+		error = snprintf(why, sizeof why, "the RDMA devices did not take its memory within 60 s");
 	struct neap_store_options options = {
 		.master = master, .host = host_name, .bind_address = engine.bind_address, .ready = on_ready, .user = replay};
 	if (!error)
