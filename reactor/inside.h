@@ -148,6 +148,8 @@ enum { NEAP_WAKE_EVENT = 1, NEAP_WAKE_TIMER = 2 };
 /* watch.c */
 int neap_watches_open(struct neap_reactor *reactor);
 void neap_watches_close(struct neap_reactor *reactor);
+/* Of a simulated reactor: the next one that is ready, from *slot on. NULL: none. */
+struct neap_watch *neap_watch_simulated(const struct neap_reactor *reactor, uint32_t *slot, unsigned *ready_p);
 void neap_watch_dispatch(struct neap_reactor *reactor, const struct epoll_event *event);
 
 /* turn.c */

@@ -96,6 +96,9 @@ struct neap_net {
 	struct neap_resolution *(*resolve)(struct neap_net *net, struct neap_reactor *reactor, const char *host, uint16_t port,
 	                                   int family, neap_resolved_func *resolved, void *user, int *error_p);
 	void (*resolve_cancel)(struct neap_resolution *resolution);
+	/* Simulated nets: what a descriptor of a simulated device is ready for (NEAP_READABLE and so on). Asked in each turn, for each that is
+	 * watched; the host runs a turn when one becomes ready. NULL: a simulated reactor watches no descriptors. */
+	unsigned (*descriptor_ready)(struct neap_net *net, int fd);
 	/* The per-reactor state of the net, when the reactor goes. May be NULL */
 	void (*forget_reactor)(struct neap_net *net, struct neap_reactor *reactor);
 };

@@ -216,11 +216,28 @@ static void serve_batch(struct neap_reactor *reactor)
 		look->descriptors = 0;
 }
 
+static void run_simulated_watches(struct neap_reactor *reactor)
+{
+	struct neap_look *look = &reactor->look;
+	uint32_t slot = 0;
+	unsigned ready;
+	struct neap_watch *watch;
+	while ((watch = neap_watch_simulated(reactor, &slot, &ready)) && may_go_on(reactor)) {
+		watch->ready(watch, ready);
+		look->descriptors -= look->descriptors > 0;
+		account(reactor, "a descriptor's handler", 1);
+	}
+	if (!watch)
+		look->descriptors = 0;
+}
+
 /* One batch a turn. More when timers wait for what the kernel may have beyond it. */
 static void run_watches(struct neap_reactor *reactor)
 {
-	if (reactor->simulated)
+	if (reactor->simulated) {
+		run_simulated_watches(reactor);
 		return;
+	}
 	do {
 		take_batch(reactor);
 		serve_batch(reactor);

@@ -1,11 +1,18 @@
-/* Watched descriptors: a table of slots with generations over the epoll set. Level-triggered. */
+/* Watched descriptors: a table of slots with generations over the epoll set. Level-triggered. A simulated reactor asks its net instead of
+ * the kernel, in the order of slots. */
 #include "reactor/inside.h"
+#include "reactor/net.h"
 #include <errno.h>
+
+static bool has_none(const struct neap_reactor *reactor)
+{
+	return reactor->simulated && !reactor->options.net->descriptor_ready;
+}
 
 int neap_watches_open(struct neap_reactor *reactor)
 {
 	reactor->watch_free = NEAP_NO_SLOT;
-	if (reactor->simulated)
+	if (has_none(reactor))
 		return NEAP_OK;
 	reactor->watches = neap_allocate(reactor, reactor->options.descriptors_max * sizeof *reactor->watches);
 	return reactor->watches ? NEAP_OK : NEAP_ENOMEM;
@@ -46,6 +53,8 @@ static int control(struct neap_reactor *reactor, const struct neap_watch *watch,
 		.events = (wanted & NEAP_READABLE ? (uint32_t)(EPOLLIN | EPOLLRDHUP) : 0) | (wanted & NEAP_WRITABLE ? (uint32_t)EPOLLOUT : 0),
 		.data.u64 = (uint64_t)watch->generation << 32 | watch->slot,
 	};
+	if (reactor->simulated)
+		return NEAP_OK;
 	reactor->stats.system_calls++;
 	if (epoll_ctl(reactor->epoll_fd, operation, watch->fd, &event) == 0)
 		return NEAP_OK;
@@ -55,7 +64,7 @@ static int control(struct neap_reactor *reactor, const struct neap_watch *watch,
 int neap_watch_start(struct neap_reactor *reactor, struct neap_watch *watch, int fd, unsigned wanted,
                      void (*ready)(struct neap_watch *watch, unsigned ready))
 {
-	if (reactor->simulated)
+	if (has_none(reactor))
 		return NEAP_ENOTSUP;
 	uint32_t slot = take_slot(reactor);
 	if (slot == NEAP_NO_SLOT)
@@ -110,4 +119,16 @@ void neap_watch_dispatch(struct neap_reactor *reactor, const struct epoll_event 
 	}
 	if (ready)
 		watch->ready(watch, ready);
+}
+
+struct neap_watch *neap_watch_simulated(const struct neap_reactor *reactor, uint32_t *slot, unsigned *ready_p)
+{
+	struct neap_net *net = reactor->options.net;
+	while (*slot < reactor->watch_fresh) {
+		struct neap_watch *watch = reactor->watches[(*slot)++].watch;
+		*ready_p = watch && watch->wanted ? watch->wanted & net->descriptor_ready(net, watch->fd) : 0;
+		if (*ready_p)
+			return watch;
+	}
+	return NULL;
 }
