@@ -1,5 +1,5 @@
 #include "tests/support/sim_helper.h"
-#include <check.h>
+#include <assert.h>
 
 static void next(struct sim_helper *helper);
 
@@ -25,7 +25,7 @@ static void next(struct sim_helper *helper)
 static void submit(struct neap_helper *base, struct neap_helper_job *job)
 {
 	struct sim_helper *helper = (struct sim_helper *)(void *)base;
-	ck_assert_uint_lt(helper->count, SIM_HELPER_JOBS);
+	assert(helper->count < SIM_HELPER_JOBS);
 	helper->jobs[(helper->head + helper->count++) % SIM_HELPER_JOBS] = job;
 	next(helper);
 }
@@ -33,7 +33,7 @@ static void submit(struct neap_helper *base, struct neap_helper_job *job)
 static void end(struct neap_helper *base)
 {
 	struct sim_helper *helper = (struct sim_helper *)(void *)base;
-	ck_assert_uint_eq(helper->count, 0);
+	assert(helper->count == 0);
 	neap_timer_cancel(helper->reactor, &helper->timer);
 }
 

@@ -4,15 +4,33 @@
 
 #include "tests/support/sim_verbs.h"
 
-#define SIM_EVENTS_MAX 64u
+#define SIM_EVENTS_MAX 4096u
 #define SIM_QUEUE_MAX 1024u
 #define SIM_PACKETS_MAX 32u /* placed in one step */
+
+/* A descriptor that is readable while it is raised. */
+struct sim_signal {
+	struct sim_signal *next; /* of those that the system does not know */
+	const struct sim_process *process;
+	int fd;
+	bool raised;
+};
+
+/* Packets of a WRITE whose QP has given up or is gone. */
+struct sim_stray {
+	struct sim_stray *next;
+	const struct sim_device *from, *to;
+	uint32_t from_qp, to_qp, psn, rkey, length, placed;
+	uint64_t remote, due_ns;
+	unsigned char bytes[];
+};
 
 struct neap_verbs_context {
 	struct neap_verbs_context *next;
 	struct sim_verbs *sim;
+	const struct sim_process *process;
 	struct sim_device *device;
-	int event_fd;
+	struct sim_signal signal;
 	struct neap_verbs_event events[SIM_EVENTS_MAX];
 	uint32_t event_head, event_count, users;
 	struct neap_verbs_pd *pd; /* the last one made */
@@ -35,7 +53,7 @@ struct neap_verbs_mr {
 
 struct neap_verbs_channel {
 	struct neap_verbs_context *context;
-	int fd;
+	struct sim_signal signal;
 	uint32_t wakeups, users;
 };
 
@@ -76,10 +94,16 @@ struct neap_verbs_qp {
 void *sim_new(struct sim_verbs *sim, size_t bytes);
 void sim_delete(struct sim_verbs *sim, void *object);
 uint64_t sim_random(struct sim_verbs *sim);
+uint64_t sim_now(const struct sim_verbs *sim);
 int sim_fails(struct sim_verbs *sim, enum sim_call call); /* 0, or the error that was asked for */
 /* The region of a protection domain that has the key and all of the range, and its rights; NULL: refused. */
 struct neap_verbs_mr *sim_region(const struct neap_verbs_pd *pd, bool remote, uint32_t key, uint64_t address, uint64_t length,
                                  unsigned access);
+/* sim_process.c */
+void sim_signal_begin(struct sim_signal *signal, struct sim_verbs *sim, const struct sim_process *process);
+void sim_signal_end(struct sim_signal *signal, struct sim_verbs *sim);
+void sim_signal_raise(struct sim_signal *signal);
+void sim_signal_take(struct sim_signal *signal);
 /* sim_queues.c */
 extern const struct neap_verbs_ops sim_queue_ops; /* its part of the table */
 void sim_complete(struct neap_verbs_qp *qp, uint64_t id, enum neap_verbs_status status, uint32_t length);
@@ -89,8 +113,15 @@ static inline struct sim_send *sim_head(const struct neap_verbs_qp *qp)
 	return &qp->sends[qp->send_head % (qp->send_max + 1)];
 }
 /* sim_network.c */
-void sim_network_run(struct sim_verbs *sim);  /* all that is due */
 void sim_network_settle(struct sim_verbs *sim, const struct neap_verbs_mr *region, const struct neap_verbs_qp *of);
 void sim_network_wake(struct sim_verbs *sim); /* the timer, at what is due next */
+struct neap_verbs_qp *sim_peer_of(const struct neap_verbs_qp *qp); /* NULL: none that knows it */
+bool sim_is_cut(const struct sim_verbs *sim, const struct sim_device *a, const struct sim_device *b);
+void sim_place_rest(struct sim_send *send);
+/* sim_strays.c */
+void sim_strays_leave(const struct neap_verbs_qp *qp); /* it is about to be of no use: some of what it has sent is on its way */
+uint64_t sim_strays_due(const struct sim_verbs *sim);   /* UINT64_MAX: none */
+void sim_strays_run(struct sim_verbs *sim, uint64_t now_ns);
+void sim_strays_end(struct sim_verbs *sim);
 
 #endif

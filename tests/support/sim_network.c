@@ -2,7 +2,7 @@
  * completes. Only the bytes of WRITEs that have completed lag behind: they are placed while what follows is on its way, but before it is
  * judged. */
 #include "tests/support/sim_inside.h"
-#include <check.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static uint64_t delay_ns(struct sim_verbs *sim)
 	return 1 + sim_random(sim) % sim->latency_max_ns;
 }
 
-static struct neap_verbs_qp *peer_of(const struct neap_verbs_qp *qp)
+struct neap_verbs_qp *sim_peer_of(const struct neap_verbs_qp *qp)
 {
 	for (struct neap_verbs_qp *peer = qp->pd->context->sim->qps; peer; peer = peer->next) {
 		const struct sim_device *device = peer->pd->context->device;
@@ -24,10 +24,33 @@ static struct neap_verbs_qp *peer_of(const struct neap_verbs_qp *qp)
 	return NULL;
 }
 
+static uint32_t index_of(const struct sim_verbs *sim, const struct sim_device *device)
+{
+	return (uint32_t)(device - sim->devices);
+}
+
+bool sim_is_cut(const struct sim_verbs *sim, const struct sim_device *a, const struct sim_device *b)
+{
+	return sim->cut[index_of(sim, a)] >> index_of(sim, b) & 1;
+}
+
+static void set_cut(struct sim_verbs *sim, uint32_t a, uint32_t b, bool cut)
+{
+	sim->cut[a] = (uint16_t)((sim->cut[a] & ~(1u << b)) | (unsigned)cut << b);
+}
+
+void sim_verbs_cut(struct sim_verbs *sim, const struct sim_device *a, const struct sim_device *b, bool cut)
+{
+	set_cut(sim, index_of(sim, a), index_of(sim, b), cut);
+	set_cut(sim, index_of(sim, b), index_of(sim, a), cut);
+	sim_network_wake(sim);
+}
+
 static bool reaches(const struct neap_verbs_qp *qp, const struct neap_verbs_qp *peer)
 {
 	return peer && (peer->state == NEAP_QP_RTR || peer->state == NEAP_QP_RTS) &&
 	       peer->attributes.receive_psn == qp->attributes.send_psn &&
+	       !sim_is_cut(qp->pd->context->sim, qp->pd->context->device, peer->pd->context->device) &&
 	       qp->pd->context->device->port.status == NEAP_PORT_ACTIVE && peer->pd->context->device->port.status == NEAP_PORT_ACTIVE;
 }
 
@@ -45,9 +68,9 @@ static uint64_t patience_ns(const struct neap_verbs_qp *qp)
 static void take_off(struct neap_verbs_qp *qp, struct sim_send *send)
 {
 	send->bytes = malloc(send->what.length);
-	ck_assert_ptr_nonnull(send->bytes);
+	assert(send->bytes);
 	memcpy(send->bytes, (const void *)(uintptr_t)send->what.local, send->what.length);
-	send->target = sim_region(peer_of(qp)->pd, true, send->what.rkey, send->what.remote, send->what.length, NEAP_VERBS_REMOTE_WRITE);
+	send->target = sim_region(sim_peer_of(qp)->pd, true, send->what.rkey, send->what.remote, send->what.length, NEAP_VERBS_REMOTE_WRITE);
 }
 
 /* Some packets of it, if its region is still there. */
@@ -65,14 +88,18 @@ static void place(struct sim_send *send, uint32_t packets)
 }
 
 /* Bytes that are still coming for a READ that is on its way: pieces whose region went away are missing. */
-static void fetch(struct neap_verbs_qp *qp, struct neap_verbs_qp *peer, const struct neap_verbs_send *what)
+static bool fetch(struct neap_verbs_qp *qp, struct neap_verbs_qp *peer, const struct neap_verbs_send *what)
 {
+	bool whole = true;
 	for (uint32_t at = 0; at < what->length; at += SIM_MTU_BYTES) {
 		uint32_t piece = what->length - at < SIM_MTU_BYTES ? what->length - at : SIM_MTU_BYTES;
 		if (sim_region(peer->pd, true, what->rkey, what->remote + at, piece, NEAP_VERBS_REMOTE_READ) &&
 		    sim_region(qp->pd, false, what->lkey, what->local + at, piece, NEAP_VERBS_LOCAL_WRITE))
 			memcpy((void *)(uintptr_t)(what->local + at), (const void *)(uintptr_t)(what->remote + at), piece);
+		else
+			whole = false;
 	}
+	return whole;
 }
 
 /* --- verdicts */
@@ -97,7 +124,7 @@ static bool receive(struct neap_verbs_qp *qp, struct neap_verbs_qp *peer, const 
 /* False: nobody answers yet. */
 static bool judge(struct neap_verbs_qp *qp, const struct neap_verbs_send *what, enum neap_verbs_status *status_p)
 {
-	struct neap_verbs_qp *peer = peer_of(qp);
+	struct neap_verbs_qp *peer = sim_peer_of(qp);
 	bool reads = what->opcode == NEAP_VERBS_READ;
 	unsigned needed = reads ? NEAP_VERBS_REMOTE_READ : NEAP_VERBS_REMOTE_WRITE;
 	*status_p = NEAP_WC_SUCCESS;
@@ -120,8 +147,10 @@ static bool judge(struct neap_verbs_qp *qp, const struct neap_verbs_send *what, 
 
 static void refuse(struct neap_verbs_qp *qp, enum neap_verbs_status status)
 {
-	struct neap_verbs_qp *peer = peer_of(qp);
+	struct neap_verbs_qp *peer = sim_peer_of(qp);
 	bool remote = status == NEAP_WC_REMOTE_ACCESS || status == NEAP_WC_REMOTE_INVALID_REQUEST;
+	if (status == NEAP_WC_RETRY_EXCEEDED)
+		sim_strays_leave(qp);
 	sim_qp_fails(qp);
 	if (remote && peer)
 		sim_qp_fails(peer);
@@ -166,6 +195,36 @@ static void complete_head(struct neap_verbs_qp *qp, struct sim_send *send)
 		pop(qp);
 }
 
+static bool succeeds(const struct sim_send *send)
+{
+	return send->status == NEAP_WC_SUCCESS;
+}
+
+/* What acknowledges it: the peer's queue pair, and for a WRITE the region too. Of a READ the region may go midway. */
+static bool still_there(const struct neap_verbs_qp *qp, const struct neap_verbs_send *what)
+{
+	const struct neap_verbs_qp *peer = sim_peer_of(qp);
+	if (!peer || what->opcode != NEAP_VERBS_WRITE || what->length == 0)
+		return peer != NULL;
+	return sim_region(peer->pd, true, what->rkey, what->remote, what->length, NEAP_VERBS_REMOTE_WRITE) != NULL;
+}
+
+/* A READ is called done even with bytes missing, by a pair of queue pairs that has failed by then. */
+static void acknowledge(struct neap_verbs_qp *qp, struct sim_send *send)
+{
+	struct neap_verbs_qp *peer = sim_peer_of(qp);
+	bool reads = succeeds(send) && send->what.opcode == NEAP_VERBS_READ;
+	bool whole = !reads || fetch(qp, peer, &send->what);
+	bool lies = !whole && !qp->pd->context->sim->reads_are_honest;
+	if (!whole && !lies)
+		send->status = NEAP_WC_REMOTE_ACCESS;
+	complete_head(qp, send);
+	if (!lies)
+		return;
+	sim_qp_fails(qp);
+	sim_qp_fails(peer);
+}
+
 static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_ns)
 {
 	struct sim_verbs *sim = qp->pd->context->sim;
@@ -175,10 +234,10 @@ static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_n
 			place(send, 1 + (uint32_t)(sim_random(sim) % SIM_PACKETS_MAX));
 		if (send->placed == send->what.length)
 			pop(qp);
+	} else if (send->executed && succeeds(send) && !still_there(qp, &send->what)) {
+		send->executed = false; /* its acknowledgement will never come: it is judged anew */
 	} else if (send->executed) {
-		if (send->status == NEAP_WC_SUCCESS && send->what.opcode == NEAP_VERBS_READ && peer_of(qp))
-			fetch(qp, peer_of(qp), &send->what);
-		complete_head(qp, send);
+		acknowledge(qp, send);
 	} else if (qp->state == NEAP_QP_ERR) {
 		send->executed = true;
 		send->status = NEAP_WC_FLUSHED;
@@ -189,7 +248,7 @@ static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_n
 	}
 }
 
-static void place_rest(struct sim_send *send)
+void sim_place_rest(struct sim_send *send)
 {
 	while (send && send->completed && send->bytes)
 		place(send, SIM_PACKETS_MAX);
@@ -200,8 +259,8 @@ void sim_network_settle(struct sim_verbs *sim, const struct neap_verbs_mr *regio
 {
 	for (struct neap_verbs_qp *qp = sim->qps; qp; qp = qp->next) {
 		struct sim_send *send = head_of(qp);
-		if (send && send->completed && ((region && send->target == region) || qp == of || (of && peer_of(qp) == of)))
-			place_rest(send);
+		if (send && send->completed && ((region && send->target == region) || qp == of || (of && sim_peer_of(qp) == of)))
+			sim_place_rest(send);
 	}
 }
 
@@ -211,31 +270,50 @@ static struct neap_verbs_qp *earliest(struct sim_verbs *sim)
 	for (struct neap_verbs_qp *qp = sim->qps; qp; qp = qp->next) {
 		struct sim_send *send = head_of(qp);
 		if (send && send->due_ns == 0)
-			send->due_ns = neap_now(sim->reactor) + delay_ns(sim);
+			send->due_ns = sim_now(sim) + delay_ns(sim);
 		if (send && (!first || send->due_ns < head_of(first)->due_ns))
 			first = qp;
 	}
 	return first;
 }
 
-void sim_network_run(struct sim_verbs *sim)
+void sim_verbs_run(struct sim_verbs *sim)
 {
-	uint64_t now_ns = neap_now(sim->reactor);
+	uint64_t now_ns = sim_now(sim);
+	sim_strays_run(sim, now_ns);
 	for (struct neap_verbs_qp *qp = earliest(sim); qp && head_of(qp)->due_ns <= now_ns; qp = earliest(sim))
 		step(qp, head_of(qp), now_ns);
 	sim_network_wake(sim);
 }
 
+void sim_verbs_place(struct sim_verbs *sim, const void *memory, uint64_t bytes)
+{
+	uint64_t from = (uintptr_t)memory;
+	for (struct neap_verbs_qp *qp = sim->qps; qp; qp = qp->next) {
+		struct sim_send *send = head_of(qp);
+		if (send && send->completed && send->bytes && send->what.remote < from + bytes && from < send->what.remote + send->what.length)
+			sim_place_rest(send);
+	}
+}
+
 static void fire(struct neap_timer *timer, void *user)
 {
 	(void)timer;
-	sim_network_run(user);
+	sim_verbs_run(user);
 }
 
 void sim_network_wake(struct sim_verbs *sim)
 {
 	struct neap_verbs_qp *qp = earliest(sim);
+	uint64_t due_ns = sim_strays_due(sim);
+	if (qp && head_of(qp)->due_ns < due_ns)
+		due_ns = head_of(qp)->due_ns;
+	if (sim->clock) {
+		if (due_ns != UINT64_MAX)
+			sim->clock->wake_at(sim->clock->user, due_ns);
+		return;
+	}
 	neap_timer_cancel(sim->reactor, &sim->timer);
-	if (qp)
-		(void)neap_timer_start(sim->reactor, &sim->timer, head_of(qp)->due_ns, fire, sim);
+	if (due_ns != UINT64_MAX)
+		(void)neap_timer_start(sim->reactor, &sim->timer, due_ns, fire, sim);
 }

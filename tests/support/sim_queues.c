@@ -1,10 +1,8 @@
 /* Simulated verbs: completion queues and queue pairs. */
 #include "tests/support/sim_inside.h"
-#include <check.h>
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 static struct sim_verbs *sim_of(const struct neap_verbs_qp *qp)
 {
@@ -20,8 +18,8 @@ static int create_channel(struct neap_verbs_context *context, struct neap_verbs_
 	if (error)
 		return error;
 	struct neap_verbs_channel *channel = sim_new(context->sim, sizeof *channel);
-	*channel = (struct neap_verbs_channel){.context = context, .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-	ck_assert_int_ge(channel->fd, 0);
+	*channel = (struct neap_verbs_channel){.context = context};
+	sim_signal_begin(&channel->signal, context->sim, context->process);
 	context->users++;
 	*channel_p = channel;
 	return 0;
@@ -31,7 +29,7 @@ static int destroy_channel(struct neap_verbs_channel *channel)
 {
 	if (channel->users)
 		return -EBUSY;
-	(void)close(channel->fd);
+	sim_signal_end(&channel->signal, channel->context->sim);
 	channel->context->users--;
 	sim_delete(channel->context->sim, channel);
 	return 0;
@@ -39,13 +37,12 @@ static int destroy_channel(struct neap_verbs_channel *channel)
 
 static int channel_fd(struct neap_verbs_channel *channel)
 {
-	return channel->fd;
+	return channel->signal.fd;
 }
 
 static int take_wakeups(struct neap_verbs_channel *channel)
 {
-	uint64_t count;
-	(void)!read(channel->fd, &count, sizeof count);
+	sim_signal_take(&channel->signal);
 	int taken = (int)channel->wakeups;
 	channel->wakeups = 0;
 	return taken;
@@ -61,7 +58,7 @@ static int create_cq(struct neap_verbs_context *context, uint32_t entries, struc
 		return error;
 	struct neap_verbs_cq *cq = sim_new(context->sim, sizeof *cq);
 	*cq = (struct neap_verbs_cq){.context = context, .channel = channel, .capacity = entries, .ring = calloc(entries, sizeof *cq->ring)};
-	ck_assert_ptr_nonnull(cq->ring);
+	assert(cq->ring);
 	context->users++;
 	if (channel)
 		channel->users++;
@@ -100,12 +97,11 @@ static int poll_cq(struct neap_verbs_cq *cq, struct neap_verbs_completion *compl
 
 static void wake(struct neap_verbs_cq *cq)
 {
-	uint64_t one = 1;
 	if (!cq->armed || !cq->channel)
 		return;
 	cq->armed = false;
 	cq->channel->wakeups++;
-	ck_assert_int_eq(write(cq->channel->fd, &one, sizeof one), sizeof one);
+	sim_signal_raise(&cq->channel->signal);
 }
 
 void sim_complete(struct neap_verbs_qp *qp, uint64_t id, enum neap_verbs_status status, uint32_t length)
@@ -150,7 +146,7 @@ static int create_qp(struct neap_verbs_pd *pd, const struct neap_verbs_qp_option
 	                             .receive_max = options->receive_max};
 	qp->sends = calloc(options->send_max + 1u, sizeof *qp->sends);
 	qp->receives = calloc(options->receive_max + 1u, sizeof *qp->receives);
-	ck_assert(qp->sends && qp->receives);
+	assert(qp->sends && qp->receives);
 	sim->qps = qp;
 	pd->users++;
 	qp->cq->users++;
@@ -207,6 +203,7 @@ static int modify_qp(struct neap_verbs_qp *qp, const struct neap_verbs_qp_change
 	if (error)
 		return error;
 	if (change->to == NEAP_QP_ERR) {
+		sim_strays_leave(qp);
 		sim_qp_fails(qp);
 		return 0;
 	}
@@ -233,10 +230,12 @@ static int destroy_qp(struct neap_verbs_qp *qp)
 	int error = sim_fails(sim, SIM_DESTROY_QP);
 	if (error)
 		return error;
+	sim_strays_leave(qp);
 	sim_network_settle(sim, NULL, qp);
-	while (*at != qp)
+	while (*at && *at != qp)
 		at = &(*at)->next;
-	*at = qp->next;
+	if (*at) /* its process lives */
+		*at = qp->next;
 	drop_completions(qp);
 	qp->pd->users--;
 	qp->cq->users--;
@@ -251,7 +250,7 @@ static int post_one(struct neap_verbs_qp *qp, const struct neap_verbs_send *send
 	int error = sim_fails(sim_of(qp), SIM_POST_SEND);
 	if (error)
 		return error;
-	if (qp->state < NEAP_QP_RTS)
+	if (qp->state < NEAP_QP_RTS || qp->pd->context->process->dead)
 		return -EINVAL;
 	if (qp->send_count - (qp->send_count && sim_head(qp)->completed) == qp->send_max)
 		return -ENOMEM;

@@ -1,13 +1,11 @@
 /* Simulated verbs: devices, ports, events, memory. */
 #include "tests/support/sim_verbs.h"
 #include "tests/support/sim_inside.h"
-#include <check.h>
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 /* splitmix64 */
 uint64_t sim_random(struct sim_verbs *sim)
@@ -26,10 +24,15 @@ int sim_fails(struct sim_verbs *sim, enum sim_call call)
 	return sim->fail_with[call];
 }
 
+uint64_t sim_now(const struct sim_verbs *sim)
+{
+	return sim->clock ? sim->clock->now_ns(sim->clock->user) : neap_now(sim->reactor);
+}
+
 void *sim_new(struct sim_verbs *sim, size_t bytes)
 {
 	void *object = calloc(1, bytes);
-	ck_assert_ptr_nonnull(object);
+	assert(object);
 	sim->objects++;
 	return object;
 }
@@ -42,38 +45,45 @@ void sim_delete(struct sim_verbs *sim, void *object)
 
 /* --- devices */
 
+static bool has(const struct sim_process *process, const struct sim_device *device)
+{
+	return device->present && !process->dead && process->devices >> (device - process->sim->devices) & 1;
+}
+
 static int list(void *user, char (*names)[NEAP_TOPOLOGY_NAME_SIZE], uint32_t capacity, uint32_t *count_p)
 {
-	struct sim_verbs *sim = user;
+	const struct sim_process *process = user;
+	struct sim_verbs *sim = process->sim;
 	uint32_t count = 0;
 	int error = sim_fails(sim, SIM_LIST);
 	for (uint32_t i = 0; i < sim->device_count && count < capacity; i++)
-		if (sim->devices[i].present)
+		if (has(process, &sim->devices[i]))
 			memcpy(names[count++], sim->devices[i].name, sizeof names[0]);
 	*count_p = count;
 	return error;
 }
 
-static struct sim_device *find(struct sim_verbs *sim, const char *name)
+static struct sim_device *find(const struct sim_process *process, const char *name)
 {
+	struct sim_verbs *sim = process->sim;
 	for (uint32_t i = 0; i < sim->device_count; i++)
-		if (sim->devices[i].present && strcmp(sim->devices[i].name, name) == 0)
+		if (has(process, &sim->devices[i]) && strcmp(sim->devices[i].name, name) == 0)
 			return &sim->devices[i];
 	return NULL;
 }
 
 static int open_device(void *user, const char *name, struct neap_verbs_context **context_p)
 {
-	struct sim_verbs *sim = user;
-	struct sim_device *device = find(sim, name);
+	const struct sim_process *process = user;
+	struct sim_verbs *sim = process->sim;
+	struct sim_device *device = find(process, name);
 	int error = sim_fails(sim, SIM_OPEN);
 	*context_p = NULL;
 	if (error || !device || device->forbidden)
 		return error ? error : device ? -EACCES : -ENODEV;
 	struct neap_verbs_context *context = sim_new(sim, sizeof *context);
-	*context = (struct neap_verbs_context){.next = device->contexts, .sim = sim, .device = device};
-	context->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	ck_assert_int_ge(context->event_fd, 0);
+	*context = (struct neap_verbs_context){.next = device->contexts, .sim = sim, .process = process, .device = device};
+	sim_signal_begin(&context->signal, sim, process);
 	device->contexts = context;
 	*context_p = context;
 	return 0;
@@ -87,24 +97,24 @@ static int close_device(struct neap_verbs_context *context)
 	int error = sim_fails(context->sim, SIM_CLOSE);
 	if (error)
 		return error;
-	while (*at != context)
+	while (*at && *at != context)
 		at = &(*at)->next;
-	*at = context->next;
-	(void)close(context->event_fd);
+	if (*at) /* its process lives */
+		*at = context->next;
+	sim_signal_end(&context->signal, context->sim);
 	sim_delete(context->sim, context);
 	return 0;
 }
 
 static int event_fd(struct neap_verbs_context *context)
 {
-	return context->event_fd;
+	return context->signal.fd;
 }
 
 static int next_event(struct neap_verbs_context *context, struct neap_verbs_event *event_p)
 {
-	uint64_t count;
 	if (context->event_count == 0) {
-		(void)!read(context->event_fd, &count, sizeof count);
+		sim_signal_take(&context->signal);
 		return context->lost ? -EIO : 0;
 	}
 	*event_p = context->events[context->event_head++ % SIM_EVENTS_MAX];
@@ -208,12 +218,14 @@ static int deregister_memory(struct neap_verbs_mr *mr)
 	if (error)
 		return error;
 	sim_network_settle(pd->context->sim, mr, NULL);
-	while (*at != mr)
+	while (*at && *at != mr)
 		at = &(*at)->next;
-	*at = mr->next;
 	pd->users--;
-	pd->context->device->regions--;
-	pd->context->device->locked_bytes -= mr->length;
+	if (*at) { /* its process lives */
+		*at = mr->next;
+		pd->context->device->regions--;
+		pd->context->device->locked_bytes -= mr->length;
+	}
 	sim_delete(pd->context->sim, mr);
 	return 0;
 }
@@ -233,10 +245,9 @@ struct neap_verbs_mr *sim_region(const struct neap_verbs_pd *pd, bool remote, ui
 void sim_verbs_event(struct sim_device *device, struct neap_verbs_event event)
 {
 	for (struct neap_verbs_context *context = device->contexts; context; context = context->next) {
-		uint64_t one = 1;
-		ck_assert_uint_lt(context->event_count, SIM_EVENTS_MAX);
+		assert(context->event_count < SIM_EVENTS_MAX);
 		context->events[(context->event_head + context->event_count++) % SIM_EVENTS_MAX] = event;
-		ck_assert_int_eq(write(context->event_fd, &one, sizeof one), sizeof one);
+		sim_signal_raise(&context->signal);
 	}
 }
 
@@ -250,15 +261,16 @@ void sim_verbs_set_port(struct sim_verbs *sim, struct sim_device *device, enum n
 
 void sim_verbs_vanish(struct sim_verbs *sim, struct sim_device *device)
 {
-	uint64_t one = 1;
 	device->present = false;
 	for (struct neap_verbs_context *context = device->contexts; context; context = context->next) {
 		context->lost = true;
-		ck_assert_int_eq(write(context->event_fd, &one, sizeof one), sizeof one);
+		sim_signal_raise(&context->signal);
 	}
 	for (struct neap_verbs_qp *qp = sim->qps; qp; qp = qp->next)
-		if (qp->pd->context->device == device)
+		if (qp->pd->context->device == device) {
+			sim_strays_leave(qp);
 			sim_qp_fails(qp);
+		}
 }
 
 void sim_verbs_lose(struct sim_verbs *sim, struct sim_device *device)
@@ -277,7 +289,11 @@ int sim_verbs_force(struct sim_device *device)
 	int count = 0;
 	for (struct neap_verbs_context *context = device->contexts; context; context = context->next)
 		for (; context->pd && context->pd->regions; count++)
-			ck_assert_int_eq(deregister_memory(context->pd->regions), 0);
+			{
+			int error = deregister_memory(context->pd->regions);
+			assert(error == 0);
+			(void)error;
+		}
 	return count;
 }
 
@@ -289,10 +305,8 @@ void sim_verbs_fail(struct sim_verbs *sim, enum sim_call call, uint32_t nth, int
 
 /* --- life */
 
-void sim_verbs_begin(struct sim_verbs *sim, struct neap_reactor *reactor, uint64_t seed)
+static void begin(struct sim_verbs *sim, uint64_t seed)
 {
-	memset(sim, 0, sizeof *sim);
-	sim->reactor = reactor;
 	sim->random = seed;
 	sim->latency_max_ns = UINT64_C(50000);
 	sim->next_key = 0x1000;
@@ -310,19 +324,39 @@ void sim_verbs_begin(struct sim_verbs *sim, struct neap_reactor *reactor, uint64
 	sim->ops.free_pd = free_pd;
 	sim->ops.register_memory = register_memory;
 	sim->ops.deregister_memory = deregister_memory;
-	sim->verbs = (struct neap_verbs){.ops = &sim->ops, .user = sim};
+	sim_process_begin(&sim->process, sim, UINT32_MAX, NULL, NULL);
+	sim->verbs = sim->process.verbs;
+}
+
+void sim_verbs_begin(struct sim_verbs *sim, struct neap_reactor *reactor, uint64_t seed)
+{
+	memset(sim, 0, sizeof *sim);
+	sim->reactor = reactor;
+	begin(sim, seed);
+}
+
+void sim_verbs_begin_with(struct sim_verbs *sim, const struct sim_verbs_clock *clock, uint64_t seed)
+{
+	memset(sim, 0, sizeof *sim);
+	sim->clock = clock;
+	begin(sim, seed);
 }
 
 void sim_verbs_end(struct sim_verbs *sim)
 {
-	neap_timer_cancel(sim->reactor, &sim->timer);
-	ck_assert_msg(sim->objects == 0, "%u objects of verbs were left", sim->objects);
-	ck_assert_msg(sim->overruns == 0 || sim->overruns_allowed, "%u completions did not fit their CQ", sim->overruns);
+	if (sim->reactor)
+		neap_timer_cancel(sim->reactor, &sim->timer);
+	sim_strays_end(sim);
+	if (sim->objects)
+		fprintf(stderr, "%u objects of verbs were left\n", sim->objects);
+	if (sim->overruns && !sim->overruns_allowed)
+		fprintf(stderr, "%u completions did not fit their CQ\n", sim->overruns);
+	assert(sim->objects == 0 && (sim->overruns == 0 || sim->overruns_allowed));
 }
 
 struct sim_device *sim_verbs_add(struct sim_verbs *sim, const char *name)
 {
-	ck_assert_uint_lt(sim->device_count, SIM_DEVICES_MAX);
+	assert(sim->device_count < SIM_DEVICES_MAX);
 	uint8_t host = (uint8_t)(sim->device_count + 1);
 	struct sim_device *device = &sim->devices[sim->device_count++];
 	*device = (struct sim_device){

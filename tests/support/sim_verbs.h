@@ -9,17 +9,22 @@
  * - retry_count 7 never gives up (rdma-observed 7); less gives up after its time.
  * - A QP that is reset or destroyed takes along the completions it owes.
  * - A CQ that overruns fails the test, unless `overruns_allowed`.
+ * - Packets of a QP that gives up, is taken down, or whose process dies may be in the network for up to stray_max_ns longer, and for as long
+ *   as a cable is cut between the devices; they land when what they are for is still there (fences.md 1, 5).
  * - Keys, bounds and rights are enforced; a region that is deregistered is reached by nothing any more.
  * - Whatever stands on another object keeps it from being destroyed (-EBUSY); sim_verbs_end finds what was left.
  *
- * One thread. Files: sim_verbs.c (devices, memory), sim_queues.c (CQs, QPs), sim_network.c (what happens to a posted operation). */
+ * What must not be is asserted: the simulation runs outside of tests too.
+ *
+ * One thread. Files: sim_verbs.c (devices, memory), sim_process.c (processes, descriptors), sim_queues.c (CQs, QPs), sim_network.c (what
+ * happens to a posted operation), sim_strays.c (what is left of it in the network). */
 #ifndef SUPPORT_SIM_VERBS_H
 #define SUPPORT_SIM_VERBS_H
 
 #include "reactor/core.h"
 #include "transports/rdma/verbs.h"
 
-#define SIM_DEVICES_MAX 4u
+#define SIM_DEVICES_MAX 16u
 #define SIM_MTU_BYTES 1024u
 
 /* The calls that sim_verbs_fail can make fail. */
@@ -55,11 +60,39 @@ struct sim_device {
 	struct neap_verbs_context *contexts;
 };
 
+/* Time that is not a reactor's. */
+struct sim_verbs_clock {
+	uint64_t (*now_ns)(void *user);
+	void (*wake_at)(void *user, uint64_t at_ns); /* sim_verbs_run shall be called then; a later call replaces this one */
+	void *user;
+};
+
+/* One that uses devices of the network, as others do. */
+struct sim_verbs;
+struct sim_process {
+	struct neap_verbs verbs; /* what it knows of them */
+	struct sim_verbs *sim;
+	uint32_t devices;              /* it has, by bit */
+	void (*signaled)(void *user);  /* a descriptor has become ready that only sim_verbs_ready knows; NULL: they are the system's */
+	void *user;
+	bool dead;
+};
+
+struct sim_stray;
+struct sim_signal;
 struct sim_verbs {
-	struct neap_verbs verbs;
+	struct neap_verbs verbs;     /* the one process of tests that have no others: it has all devices */
+	struct sim_process process;
 	struct neap_verbs_ops ops;
 	struct neap_reactor *reactor;
 	struct neap_timer timer;
+	const struct sim_verbs_clock *clock; /* NULL: the reactor's */
+	uint64_t stray_max_ns;               /* 0: no packet outlives its QP, unless a cable is cut */
+	struct sim_stray *strays;            /* in the order in which they were sent */
+	struct sim_signal *signals;
+	int next_signal;
+	uint16_t cut[SIM_DEVICES_MAX];       /* cables, by bit of the other device */
+	uint64_t strays_landed, strays_refused;
 	uint64_t random; /* state */
 	uint64_t latency_max_ns;
 	struct sim_device devices[SIM_DEVICES_MAX];
@@ -70,6 +103,7 @@ struct sim_verbs {
 	uint32_t objects; /* alive */
 	uint32_t next_key, next_qp;
 	struct neap_verbs_qp *qps;
+	bool reads_are_honest; /* a READ whose region goes midway is refused, as InfiniBand has it; Soft-RoCE calls it done (fences.md 4) */
 	uint32_t overruns;
 	bool overruns_allowed;
 	unsigned access_seen; /* of the last registration */
@@ -77,6 +111,19 @@ struct sim_verbs {
 
 /* `seed` decides delays and orders. */
 void sim_verbs_begin(struct sim_verbs *sim, struct neap_reactor *reactor, uint64_t seed);
+/* The same without a reactor. */
+void sim_verbs_begin_with(struct sim_verbs *sim, const struct sim_verbs_clock *clock, uint64_t seed);
+void sim_verbs_run(struct sim_verbs *sim); /* all that is due */
+/* Another process: it has the devices whose bits are set. The object lasts until all that it made is destroyed. */
+void sim_process_begin(struct sim_process *process, struct sim_verbs *sim, uint32_t devices, void (*signaled)(void *user), void *user);
+/* It dies, and the kernel takes what it had: queue pairs and regions are gone for everybody else. To what the dead one still calls it is as
+ * if its devices were lost: what its sends were owed has come, and all can be destroyed. */
+void sim_process_kill(struct sim_process *process);
+unsigned sim_verbs_ready(const struct sim_verbs *sim, int fd); /* NEAP_READABLE, or 0 */
+/* The cable between two devices: what is sent while it is cut is held back, by the device or on the way. */
+void sim_verbs_cut(struct sim_verbs *sim, const struct sim_device *a, const struct sim_device *b, bool cut);
+/* WRITEs into the range that have completed are placed now. */
+void sim_verbs_place(struct sim_verbs *sim, const void *memory, uint64_t bytes);
 /* Fails the test when an object was left, or a CQ overran. */
 void sim_verbs_end(struct sim_verbs *sim);
 /* A device with one ACTIVE Ethernet port, whose GID index 1 is 10.77.0.<n + 1>, RoCE v2. */

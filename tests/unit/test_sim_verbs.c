@@ -257,6 +257,93 @@ START_TEST(an_overrun_is_found)
 }
 END_TEST
 
+static bool holds(const struct side *side, unsigned char byte, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < bytes; i++)
+		if (side->memory[i] != byte)
+			return false;
+	return true;
+}
+
+/* What was sent while the cable was cut comes when it is mended: by the queue pair that goes on, or by itself when that has given up. */
+START_TEST(a_cable_that_is_cut_holds_back)
+{
+	connect_both(_i == 0 ? 7 : 2);
+	memset(a.memory, 'w', BYTES);
+	sim_verbs_cut(&rig.sim, rig.rxe0, rig.rxe1, true);
+	ck_assert_int_eq(post(operation(NEAP_VERBS_WRITE, 1, BYTES)), 0);
+	if (_i > 0)
+		completes(1, NEAP_WC_RETRY_EXCEEDED);
+	else
+		rig_pass(1000 * MS);
+	memset(a.memory, 'x', BYTES); /* it is ours again after RETRY_EXCEEDED, and before that it would be sent anew */
+	ck_assert(!holds(&b, 'w', 1));
+	if (_i == 2) { /* nobody expects them any more */
+		ck_assert_int_eq(ops->destroy_qp(b.qp), 0);
+		b.qp = NULL;
+	}
+	sim_verbs_cut(&rig.sim, rig.rxe0, rig.rxe1, false);
+	rig_pass(100 * MS);
+	if (_i == 0)
+		completes(1, NEAP_WC_SUCCESS);
+	rig_pass(100 * MS);
+	ck_assert(holds(&b, _i == 0 ? 'x' : _i == 1 ? 'w' : 0, BYTES));
+	ck_assert_uint_eq(rig.sim.strays_landed, _i == 1);
+	ck_assert_uint_eq(rig.sim.strays_refused, _i == 2);
+}
+END_TEST
+
+/* A process that dies: its memory is reached by nothing, its packets are on their way, its owner can put away what is left. */
+START_TEST(a_process_dies)
+{
+	struct neap_verbs_completion completion;
+	connect_both(2);
+	memset(a.memory, 'w', BYTES);
+	rig.sim.stray_max_ns = 1;
+	ck_assert_int_eq(post(operation(NEAP_VERBS_WRITE, 1, BYTES)), 0);
+	ck_assert_int_eq(post(operation(NEAP_VERBS_WRITE, 2, BYTES)), 0);
+	sim_process_kill(&rig.sim.process);
+	rig_pass(100 * MS);
+	ck_assert(holds(&b, 0, BYTES));
+	ck_assert_int_eq(ops->poll_cq(a.cq, &completion, 1), 1);
+	ck_assert_int_eq(completion.status, NEAP_WC_FLUSHED);
+	ck_assert_int_eq(post(operation(NEAP_VERBS_WRITE, 3, 1)), -EINVAL);
+	ck_assert_uint_eq(rig.rxe0->regions, 0);
+	struct neap_verbs_context *context;
+	ck_assert_int_eq(ops->open(rig.sim.verbs.user, "rxe0", &context), -ENODEV);
+}
+END_TEST
+
+static uint32_t signals;
+
+static void signaled(void *user)
+{
+	(void)user;
+	signals++;
+}
+
+/* Each process has its devices, and descriptors that the test itself can ask. */
+START_TEST(processes_have_devices_of_their_own)
+{
+	struct sim_process process;
+	struct neap_verbs_context *context;
+	struct neap_verbs_event event;
+	sim_process_begin(&process, &rig.sim, 2, signaled, NULL);
+	ck_assert_int_eq(ops->open(process.verbs.user, "rxe0", &context), -ENODEV);
+	ck_assert_int_eq(ops->open(process.verbs.user, "rxe1", &context), 0);
+	int fd = ops->event_fd(context);
+	ck_assert_uint_eq(sim_verbs_ready(&rig.sim, fd), 0);
+	signals = 0;
+	sim_verbs_set_port(&rig.sim, rig.rxe1, NEAP_PORT_DOWN);
+	ck_assert_uint_eq(signals, 1);
+	ck_assert_uint_ne(sim_verbs_ready(&rig.sim, fd), 0);
+	ck_assert_int_eq(ops->next_event(context, &event), 1);
+	ck_assert_int_eq(ops->next_event(context, &event), 0);
+	ck_assert_uint_eq(sim_verbs_ready(&rig.sim, fd), 0);
+	ck_assert_int_eq(ops->close(context), 0);
+}
+END_TEST
+
 START_TEST(limits_of_registration)
 {
 	struct neap_verbs_mr *mr;
@@ -283,6 +370,9 @@ int main(void)
 	tcase_add_test(tests, queues_are_bounded_and_states_enforced);
 	tcase_add_test(tests, an_overrun_is_found);
 	tcase_add_test(tests, limits_of_registration);
+	tcase_add_loop_test(tests, a_cable_that_is_cut_holds_back, 0, 3);
+	tcase_add_test(tests, a_process_dies);
+	tcase_add_test(tests, processes_have_devices_of_their_own);
 	suite_add_tcase(suite, tests);
 	return rig_run(suite);
 }
