@@ -11,7 +11,8 @@
 	S(LEAVING, PARENT, NONE, "rdma_endpoint: to be gone, its queue pairs destroyed")                      \
 	S(PAUSED, WAIT, PAUSE, "the pause before the path is tried again")                                    \
 	S(ENDED, FINAL, NONE, "nothing: the peer does not know it any more")
-/* USABLE: its endpoint carries sends, and has no failure behind it. DOUBTED: it does, after a failure. PROVEN: the probe came back. LEAVE:
+/* USABLE: its endpoint carries sends, and has no failure behind it. DOUBTED: it does, after a failure. (Either is told once more to a rail
+ * that came to its endpoint while the news was on its way.) PROVEN: the probe came back. LEAVE:
  * its endpoint leaves. GONE: it is gone without blame. FAILED: it is gone, and the path is not to be used for a while; also: it could not
  * be had. RESUME: what kept it from working is said to be over. END: its peer goes, or has lost the device; nothing is under way on it. */
 #define FSM_EVENTS(E) E(WANTED) E(USABLE) E(DOUBTED) E(PROVEN) E(LEAVE) E(GONE) E(FAILED) E(RESUME) E(END)
@@ -23,9 +24,9 @@
 	            NEVER,            NEVER,             NEVER,           SKIP,               GO(ENDED, end))                       \
 	R(OPENING,  NEVER,            SKIP,              GO(OPEN, serve), GO(PROBING, probe), NEVER,                                \
 	            GO(LEAVING, none), NEVER,            GO(PAUSED, pause), SKIP,             GO(ENDED, end))                       \
-	R(PROBING,  NEVER,            SKIP,              NEVER,           NEVER,              GO(OPEN, prove),                      \
+	R(PROBING,  NEVER,            SKIP,              NEVER,           SKIP,               GO(OPEN, prove),                      \
 	            GO(LEAVING, none), NEVER,            NEVER,           SKIP,               NEVER)                                \
-	R(OPEN,     NEVER,            SKIP,              NEVER,           NEVER,              NEVER,                                \
+	R(OPEN,     NEVER,            SKIP,              SKIP,            NEVER,              NEVER,                                \
 	            GO(LEAVING, none), NEVER,            NEVER,           SKIP,               GO(ENDED, end))                       \
 	R(LEAVING,  NEVER,            SKIP,              NEVER,           NEVER,              SKIP,                                 \
 	            NEVER,            GO(CLOSED, rest),  GO(PAUSED, pause), SKIP,             NEVER)                                \
