@@ -140,7 +140,7 @@ static struct neap_rdma_rail *choose(struct search *what)
 	if (!rail)
 		rail = neap_rdma_rail_make(peer, path);
 	if (rail && !neap_rdma_rail_is_trying(rail))
-		neap_rdma_rail_want(rail);
+		peer->wishes = rail->wished = true;
 	if (rail && can_carry(what, rail))
 		return rail;
 	bool opens = rail && !rail->open;
@@ -290,6 +290,21 @@ static bool feed_again(struct neap_rdma_peer *peer)
 	return true;
 }
 
+/* After the posts: a rail that opens may take the endpoint of one that has nothing under way, and where there is room for fewer endpoints
+ * than there are good paths, each would end the other before a piece had gone over it. */
+static void open_wished(struct neap_rdma_peer *peer)
+{
+	if (!peer->wishes)
+		return;
+	peer->wishes = false;
+	for (struct neap_rdma_rail *rail = peer->rails, *next; rail; rail = next) {
+		next = rail->next;
+		if (rail->wished && !neap_rdma_rail_is_trying(rail))
+			neap_rdma_rail_want(rail);
+		rail->wished = false;
+	}
+}
+
 void neap_rdma_peer_feed(struct neap_rdma_peer *peer)
 {
 	bool more = true;
@@ -301,6 +316,7 @@ void neap_rdma_peer_feed(struct neap_rdma_peer *peer)
 		left--;
 	}
 	flush_all(peer);
+	open_wished(peer);
 	if (left == 0)
 		neap_rdma_peer_wake(peer);
 }

@@ -81,6 +81,7 @@ struct neap_rdma_rail {
 	bool open;             /* pieces may be posted, as far as there is room */
 	bool doubt;            /* it has failed since it was last proven */
 	bool paused;           /* not to be chosen now */
+	bool wished;           /* to be opened when what goes over others now is posted */
 	bool stale;            /* the descriptor no longer has this device: to be ended */
 	uint8_t failures;      /* in a row */
 	uint8_t cause;         /* of the latest */
@@ -141,6 +142,7 @@ struct neap_rdma_peer {
 	uint32_t *by_address; /* indices of the descriptor's buffers by address; NULL: they are few */
 	uint32_t by_address_count;
 
+	bool wishes; /* a rail is wished */
 	bool resume; /* all rails are tried again at once */
 	bool doomed; /* the peer was given up: what it had is told so, some a turn */
 	bool leaving;
