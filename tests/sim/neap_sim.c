@@ -1,4 +1,5 @@
-/* neap-sim: runs seeds of the simulated clusters, of Transfer Engines, of stores and of what they share, a metadata store. docs/SIM.md. */
+/* neap-sim: runs seeds of the simulated clusters, of Transfer Engines (over streams, and over devices), of stores and of what they share,
+ * a metadata store. docs/SIM.md. */
 #include "tests/sim/neap_sim.h"
 
 #include <getopt.h>
@@ -16,9 +17,9 @@ double sim_seconds_now(void)
 
 static void usage(FILE *out)
 {
-	fputs("usage: neap-sim [--world engine|store|metadata] [--seed N] [--first N] [--seeds N]\n"
+	fputs("usage: neap-sim [--world engine|rdma|store|metadata] [--seed N] [--first N] [--seeds N]\n"
 	      "                [--seconds S | --minutes M] [--demand-sometimes] [--save FILE] [--replay FILE] [--verbose]\n"
-	      "  --world NAME         one of the three clusters; without it all, each with a third of the time\n"
+	      "  --world NAME         one of the four clusters; without it all, each with a fourth of the time\n"
 	      "  --seed N             one seed, verbosely\n"
 	      "  --first N            the first seed (default 1)\n"
 	      "  --seeds N            how many (default 200, or without bound when a time is given)\n"
@@ -31,7 +32,7 @@ static void usage(FILE *out)
 static const struct {
 	const char *name;
 	int (*run)(const struct sim_arguments *arguments);
-} worlds[] = {{"engine", sim_engine_seeds}, {"store", sim_store_seeds}, {"metadata", sim_metadata_seeds}};
+} worlds[] = {{"engine", sim_engine_seeds}, {"rdma", sim_rdma_seeds}, {"store", sim_store_seeds}, {"metadata", sim_metadata_seeds}};
 #define WORLDS (sizeof worlds / sizeof worlds[0])
 
 static bool is_world(const char *name)
@@ -83,7 +84,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (world && !is_world(world)) {
-		fprintf(stderr, "neap-sim: --world is '%s'; it may be engine, store or metadata\n", world);
+		fprintf(stderr, "neap-sim: --world is '%s'; it may be engine, rdma, store or metadata\n", world);
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);

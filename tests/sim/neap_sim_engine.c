@@ -20,6 +20,14 @@ static void print_options(const struct te_options *o)
 	       o->notify_per_mille, o->fault_period_ms, o->faults_pause ? " pause" : "", o->faults_cut ? " cut" : "",
 	       o->faults_partition ? " partition" : "", o->faults_crash ? " crash" : "", o->faults_leave ? " leave" : "",
 	       o->faults_forget ? " forget" : "", o->faults_memory ? " memory" : "");
+	const struct te_rdma_options *r = &o->rdma;
+	if (r->on)
+		printf("  latency up to %u us, strays %u us; up to %u devices, %u endpoints of %u x %u sends, completions %u, silence %u, slices of %u, "
+		       "rails pause %u ms, regions of %" PRIu64 ":%s%s%s%s%s%s%s\n", r->latency_max_us, r->stray_max_us, r->devices_max,
+		       r->endpoints_max, r->qps, r->depth, r->completions_max, r->silence_retries, r->slice_bytes, r->rail_pause_ms,
+		       r->region_max_bytes, r->faults_port ? " port" : "", r->faults_device ? " device" : "", r->faults_cable ? " cable" : "",
+		       r->faults_calls ? " calls" : "", r->faults_helper ? " helper" : "", r->faults_retire ? " retire" : "",
+		       r->faults_late ? " late" : "");
 }
 
 static bool still_fails(uint64_t seed, const struct te_options *options)
@@ -48,6 +56,18 @@ static void shrink(uint64_t seed, struct te_options *options)
 			*options = smaller;                                      \
 	} while (0)
 	SHRINK(faults_memory, false);
+	SHRINK(rdma.faults_late, false);
+	SHRINK(rdma.faults_retire, false);
+	SHRINK(rdma.faults_helper, false);
+	SHRINK(rdma.faults_calls, false);
+	SHRINK(rdma.faults_cable, false);
+	SHRINK(rdma.faults_device, false);
+	SHRINK(rdma.faults_port, false);
+	SHRINK(rdma.stray_max_us, 0);
+	SHRINK(rdma.devices_max, 1);
+	SHRINK(rdma.region_max_bytes, 0);
+	SHRINK(rdma.completions_max, 0);
+	SHRINK(rdma.endpoints_max, 64);
 	SHRINK(faults_forget, false);
 	SHRINK(faults_leave, false);
 	SHRINK(faults_crash, false);
@@ -81,17 +101,28 @@ static void report_failure(uint64_t seed, const struct te_result *result)
 	te_run(seed, &options, &small);
 	printf(" smallest that still fails: %s\n", small.what);
 	print_options(&options);
-	printf(" replay: neap-sim --world engine --seed %" PRIu64 "   (NEAP_SIM_LOG=1 shows the engines' log)\n", seed);
+	printf(" replay: neap-sim --world %s --seed %" PRIu64 "   (NEAP_SIM_LOG=1 shows the engines' log)\n", options.rdma.on ? "rdma" : "engine",
+	       seed);
 }
 
 static void add_sometimes(struct te_sometimes *total, const struct te_sometimes *one)
 {
 #define TE_ADD(name) total->name += one->name;
 	TE_SOMETIMES(TE_ADD)
+	TE_RDMA_SOMETIMES(TE_ADD)
 #undef TE_ADD
 }
 
-static int report_sometimes(const struct te_sometimes *total, bool demand)
+/* How often each was seen. */
+static void print_sometimes(const struct te_sometimes *total)
+{
+#define TE_PRINT(name) printf("  " #name " %" PRIu64 "\n", total->name);
+	TE_SOMETIMES(TE_PRINT)
+	TE_RDMA_SOMETIMES(TE_PRINT)
+#undef TE_PRINT
+}
+
+static int report_sometimes(const struct te_sometimes *total, bool devices, bool demand)
 {
 	int missing = 0;
 #define TE_REPORT(name)                                              \
@@ -100,11 +131,24 @@ static int report_sometimes(const struct te_sometimes *total, bool demand)
 		missing++;                                                   \
 	}
 	TE_SOMETIMES(TE_REPORT)
+	if (devices) {
+		TE_RDMA_SOMETIMES(TE_REPORT)
+	}
 #undef TE_REPORT
 	return demand ? missing : 0;
 }
 
-int sim_engine_seeds(const struct sim_arguments *arguments)
+static void run_seed(uint64_t seed, bool devices, struct te_result *result)
+{
+	struct te_options options;
+	if (devices)
+		te_rdma_options_from_seed(seed, &options);
+	else
+		te_options_from_seed(seed, &options);
+	te_run(seed, &options, result);
+}
+
+static int run_seeds(const struct sim_arguments *arguments, bool devices)
 {
 	double end = sim_seconds_now() + arguments->seconds;
 	struct te_sometimes sometimes = {0};
@@ -112,9 +156,9 @@ int sim_engine_seeds(const struct sim_arguments *arguments)
 	double virtual_seconds = 0;
 	for (uint64_t seed = arguments->first; ran < arguments->count && (arguments->seconds <= 0 || sim_seconds_now() < end); seed++, ran++) {
 		struct te_result result, again;
-		te_run(seed, NULL, &result);
+		run_seed(seed, devices, &result);
 		if (result.ok && seed % 20 == 0) {
-			te_run(seed, NULL, &again);
+			run_seed(seed, devices, &again);
 			if (again.hash != result.hash) {
 				result.ok = false;
 				snprintf(result.what, sizeof(result.what), "two runs differ: trace hash %016" PRIx64 " and %016" PRIx64, result.hash,
@@ -139,8 +183,21 @@ int sim_engine_seeds(const struct sim_arguments *arguments)
 		unknown += result.unknown;
 		virtual_seconds += (double)result.virtual_ns / 1e9;
 	}
-	printf("simulation, engines: %" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " failed; %" PRIu64 " operations, %" PRIu64 " completed, %" PRIu64
-	       " of unknown effect; %.0f virtual seconds\n", ran, arguments->first, failed, operations, completed, unknown, virtual_seconds);
-	int missing = report_sometimes(&sometimes, arguments->demand_sometimes);
+	printf("simulation, engines%s: %" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " failed; %" PRIu64 " operations, %" PRIu64 " completed, %" PRIu64
+	       " of unknown effect; %.0f virtual seconds\n", devices ? " over devices" : "", ran, arguments->first, failed, operations, completed,
+	       unknown, virtual_seconds);
+	if (arguments->verbose && ran > 1)
+		print_sometimes(&sometimes);
+	int missing = report_sometimes(&sometimes, devices, arguments->demand_sometimes);
 	return failed || missing || ran == 0 ? 1 : 0;
+}
+
+int sim_engine_seeds(const struct sim_arguments *arguments)
+{
+	return run_seeds(arguments, false);
+}
+
+int sim_rdma_seeds(const struct sim_arguments *arguments)
+{
+	return run_seeds(arguments, true);
 }

@@ -740,6 +740,7 @@ void sim_net_init(struct sim_node *node)
 		.listen = net_listen,
 		.resolve = net_resolve,
 		.resolve_cancel = net_resolve_cancel,
+		.descriptor_ready = node->sim->descriptor_ready,
 	};
 }
 

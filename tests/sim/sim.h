@@ -64,6 +64,7 @@ struct sim {
 	uint64_t memory_used; /* bytes of address space, since the run began */
 	struct sim_connection *connections_list;
 	int32_t drift_ppm;       /* of the clocks of nodes to come: how much faster than the world's they run */
+	unsigned (*descriptor_ready)(struct neap_net *net, int fd); /* of nodes to come: reactor/net.h. NULL: they watch none */
 	uint64_t fail_create_at; /* the allocation of sim_node_create that fails; UINT64_MAX: none */
 	void *user;
 };

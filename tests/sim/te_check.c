@@ -64,8 +64,8 @@ static void check_shape(struct te_world *world, const struct te_operation *op, c
 		te_violation(world, "a deadline nobody set");
 	if (outcome->cause == NEAP_CAUSE_INTERNAL)
 		te_violation(world, "internal cause");
-	if (outcome->buffer != NEAP_BUFFER_YOURS)
-		te_violation(world, "TCP and local transports never hold a buffer");
+	if (outcome->buffer != NEAP_BUFFER_YOURS && (!op->seat || outcome->status == NEAP_COMPLETED))
+		te_violation(world, "TCP and local transports never hold a buffer, nor does one that is done");
 	if (outcome->effect == NEAP_EFFECT_PARTIAL && (outcome->bytes == 0 || outcome->bytes > op->request.length))
 		te_violation(world, "PARTIAL with %lu bytes of %lu", (unsigned long)outcome->bytes, (unsigned long)op->request.length);
 	if (op->hope == HOPE_NO_SUCCESS && (outcome->status == NEAP_COMPLETED || outcome->effect == NEAP_EFFECT_PARTIAL))
@@ -140,9 +140,10 @@ static void sabotage_before(struct te_world *world, struct te_operation *op, str
 void te_check_end(struct te_world *world, struct te_operation *op, const struct neap_outcome *given)
 {
 	struct neap_outcome outcome = *given;
+	te_fabric_place(world, op);
 	sabotage_before(world, op, &outcome);
 	check_shape(world, op, &outcome);
-	if (op->hope == HOPE_ANY && op->before) {
+	if (op->hope == HOPE_ANY && op->before && !op->came_again) {
 		if (is_write(op))
 			check_target(world, op, &outcome);
 		else
@@ -154,11 +155,17 @@ void te_check_end(struct te_world *world, struct te_operation *op, const struct 
 		op->piece->memory[0] ^= 0x40;
 	if (te_sabotage(world, TE_SABOTAGE_TOUCH_GUARD))
 		world->nodes[op->target].memory[1] ^= 0x40;
-	/* The buffer is the user's again: whoever still reads it sends poison, whoever still writes it is seen at the end. */
+	if (!op->held)
+		te_poison(world, op);
+	if (op->request.length > 0 && !op->held && te_sabotage(world, TE_SABOTAGE_TOUCH_RETURNED))
+		op->local[0] ^= 0x40;
+}
+
+/* The buffer is the user's again: whoever still reads it sends poison, whoever still writes it is seen at the end. */
+void te_poison(struct te_world *world, struct te_operation *op)
+{
 	te_fill(op->local, op->request.length, UINT64_C(0xDEAD0000) + world->issued);
 	memcpy(op->poison, op->local, op->request.length);
-	if (op->request.length > 0 && te_sabotage(world, TE_SABOTAGE_TOUCH_RETURNED))
-		op->local[0] ^= 0x40;
 }
 
 /* --- pieces ------------------------------------------------------------------------------------------------------------------- */

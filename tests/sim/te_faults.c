@@ -77,7 +77,7 @@ void te_fault(struct sim *sim, void *user, uint64_t argument)
 	struct sim_random *random = te_chance(world);
 	uint32_t a = (uint32_t)sim_random_below(random, options->nodes), b = (uint32_t)sim_random_below(random, options->nodes);
 	struct te_node *node = &world->nodes[a];
-	switch (sim_random_below(random, 7)) {
+	switch (sim_random_below(random, world->fabric ? 24 : 7)) {
 	case 0:
 		if (options->faults_pause && node->up)
 			pause_node(world, node);
@@ -103,9 +103,12 @@ void te_fault(struct sim *sim, void *user, uint64_t argument)
 		if (options->faults_forget && node->up && a != b)
 			forget_segment(world, node, b);
 		break;
-	default:
+	case 6:
 		if (options->faults_memory && node->up)
 			memory_runs_out(world, node);
+		break;
+	default:
+		te_fabric_fault(world, node);
 		break;
 	}
 	sim_after(sim, 1 + sim_random_below(random, 2 * options->fault_period_ms * MS), te_fault, world, argument);

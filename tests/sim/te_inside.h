@@ -1,11 +1,13 @@
 /* The cluster from inside: shared by the te_*.c files, by nobody else.
  *
  * te_world.c: a run from start to end. te_node.c: nodes, their engines, memory and links. te_work.c: operations and batches.
- * te_check.c: the shadow model. te_slots.c: memory that comes and goes. te_faults.c: what goes wrong. */
+ * te_check.c: the shadow model. te_slots.c: memory that comes and goes. te_faults.c: what goes wrong. te_rdma.c: devices. */
 #ifndef NEAP_SIM_TE_INSIDE_H
 #define NEAP_SIM_TE_INSIDE_H
 
 #include "tests/sim/te_world.h"
+#include "tests/support/sim_helper.h"
+#include "tests/support/sim_verbs.h"
 
 #define MS UINT64_C(1000000)
 #define NODES_MAX 6u
@@ -19,6 +21,10 @@
 #define GUARD_BYTES 4096u
 #define SLOT_BYTES_MAX 70000u
 #define BULK_BYTES (UINT64_C(5) << 18) /* more than a local copy moves in one piece */
+#define BUFFERS 160u /* of a node with devices, in registered memory */
+#define BUFFER_BYTES SLOT_BYTES_MAX
+#define BUFFER_STRIDE (BUFFER_BYTES + 104u)
+#define BUFFERS_AT (UINT64_C(16) << 20)
 #define HANDSHAKE_PORT 15100u
 #define DRAIN_MS 200u
 
@@ -56,6 +62,28 @@ struct te_slot {
 	uint32_t for_incarnation; /* of the initiator whose instance it names; UINT32_MAX: any */
 };
 
+/* What an incarnation of a node has of the network of devices. */
+struct te_seat {
+	struct sim_process process;
+	struct sim_helper helper;
+	struct neap_topology *topology;
+	struct sim_node *sim_node; /* whose turns its devices wake */
+	unsigned char *memory;     /* buffers */
+	uint32_t next_buffer;
+	bool used[BUFFERS];
+};
+
+/* The network of devices, when the world has one. */
+struct te_fabric {
+	struct sim *sim;
+	struct sim_verbs verbs;
+	struct sim_verbs_clock clock;
+	bool armed;
+	uint64_t armed_ns, sequence;
+	uint32_t destroys_failed;
+	uint32_t first[NODES_MAX], count[NODES_MAX]; /* devices of each host */
+};
+
 struct te_core {
 	struct sim_node *sim_node;
 	struct neap_engine *engine; /* NULL: there is none */
@@ -80,6 +108,7 @@ struct te_node {
 	uint64_t leaving_since_ns;
 	uint64_t memory_hash; /* of a node that is gone: nothing changes any more */
 	bool up, leaving, gone, hashed;
+	struct te_seat *seat; /* NULL: no devices */
 	uint8_t dialect; /* 0: Neap, 1: plain v2, 2: plain v1 */
 };
 
@@ -87,7 +116,7 @@ struct te_node {
 enum te_hope { HOPE_ANY, HOPE_NO_SUCCESS };
 
 struct te_operation {
-	bool used, ended;
+	bool used, ended, held; /* held: ended, and the buffer is not the user's yet */
 	uint32_t initiator, initiator_incarnation, core, target, target_incarnation;
 	enum te_hope hope;
 	struct neap_request request;
@@ -96,10 +125,13 @@ struct te_operation {
 	const char *where;
 	unsigned char *target_memory; /* of the piece, in this process's memory: the simulation sees everything */
 	unsigned char *before, *after, *local, *poison;
+	struct te_seat *seat;        /* whose buffer `local` is; NULL: none */
+	uint32_t buffer;
 	unsigned char *frozen;       /* the piece as it was when it was taken back */
 	uint32_t bytes, offset;      /* of the piece; of the operation in it */
-	uint32_t batch, batch_index;
+	uint32_t batch, batch_index, batch_serial;
 	bool cancel_asked, deadline, segment_closed;
+	bool came_again;             /* its region is there again, at the same place: to the library it is the same */
 	bool alone;                  /* its engine had nothing else to do: what was repeated was this */
 	uint64_t repeated_before;
 };
@@ -108,7 +140,7 @@ struct te_batch {
 	struct te_world *world;
 	bool used, told, keep;
 	neap_batch_id id;
-	uint32_t initiator, initiator_incarnation, core, count, ended, completed, serial;
+	uint32_t initiator, initiator_incarnation, core, count, ended, completed, held, serial;
 	struct te_operation *operations[BATCH_REQUESTS_MAX];
 	struct neap_outcome outcomes[BATCH_REQUESTS_MAX];
 	uint32_t note; /* sent when all are COMPLETED; UINT32_MAX: none */
@@ -132,8 +164,9 @@ struct te_world {
 	struct sim *sim;
 	struct te_options options;
 	struct te_result *result;
+	struct te_fabric *fabric; /* NULL: TCP alone */
 	struct te_node nodes[NODES_MAX];
-	struct te_node *graves[GRAVES_MAX]; /* incarnations that are gone */
+	struct te_node *graves[GRAVES_MAX + 2 * NODES_MAX]; /* incarnations that are gone; the rest for those that leave at the end */
 	uint32_t grave_count;
 	struct te_operation operations[OPERATIONS_MAX];
 	struct te_batch batches[BATCHES_MAX];
@@ -181,6 +214,7 @@ void te_fill(unsigned char *memory, size_t length, uint64_t version);
 bool te_is_filled(const unsigned char *memory, size_t from, size_t to, uint64_t version);
 uint64_t te_hash(const unsigned char *memory, size_t length);
 void te_check_end(struct te_world *world, struct te_operation *op, const struct neap_outcome *outcome);
+void te_poison(struct te_world *world, struct te_operation *op);
 /* Nothing is under way on it: it holds what is expected. */
 void te_check_piece(struct te_world *world, const struct te_piece *piece, const char *where);
 void te_check_node(struct te_world *world, struct te_node *node);
@@ -206,5 +240,25 @@ bool te_calls_owed(const struct te_world *world);
 
 /* --- te_faults.c */
 void te_fault(struct sim *sim, void *user, uint64_t argument);
+
+/* --- te_rdma.c: nothing to do in a world without devices */
+void te_fabric_begin(struct te_world *world);
+void te_fabric_end(struct te_world *world);
+void te_fabric_fault(struct te_world *world, struct te_node *node);
+void te_fabric_heal(struct te_world *world);
+void te_fabric_check_healed(struct te_world *world);
+void te_fabric_check_idle(struct te_world *world);
+void te_fabric_look_again(struct te_world *world); /* what peers say of their devices is read anew */
+bool te_fabric_is_whole(const struct te_world *world); /* each node has devices and nothing else */
+uint64_t te_fabric_posted(const struct te_world *world); /* by the nodes that are up */
+void te_fabric_place(const struct te_world *world, const struct te_operation *op);
+void te_seat_begin(struct te_node *node);
+int te_seat_make_engine(struct te_node *node, struct neap_engine **engine_p, struct neap_engine_options *options, char *why, size_t why_size);
+void te_seat_count(const struct te_node *node);
+void te_seat_kill(struct te_node *node);
+void te_seat_let_go(const struct te_node *node);
+void te_seat_free(struct te_node *node);
+unsigned char *te_buffer_take(struct te_node *node, struct te_operation *op, size_t bytes);
+void te_buffer_give(const struct te_operation *op);
 
 #endif

@@ -7,11 +7,13 @@
 #include <string.h>
 
 #define ARENA_BYTES (UINT64_C(16) << 20)
+#define ARENA_OF_DEVICES_BYTES (UINT64_C(28) << 20)
 #define VISITS_AT (UINT64_C(4) << 20)
 #define LOANS_AT (UINT64_C(5) << 20)
 #define BULK_AT (UINT64_C(8) << 20)
 /* From the call until nothing is left of an engine. */
 #define LEAVE_LIMIT_NS (2000 * MS)
+#define LEAVE_DEVICES_LIMIT_NS (45000 * MS) /* what the kernel refuses to take back is asked for again, for up to 30 s */
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
@@ -33,7 +35,7 @@ static void memory_begin(struct te_node *node)
 	const struct te_options *options = &node->world->options;
 	uint32_t blocks = options->nodes * options->blocks_per_stripe;
 	uint32_t slot_bytes = options->block_bytes < SLOT_BYTES_MAX ? options->block_bytes : SLOT_BYTES_MAX;
-	node->memory = node->arena = sim_memory_take(node->world->sim, ARENA_BYTES);
+	node->memory = node->arena = sim_memory_take(node->world->sim, node->world->fabric ? ARENA_OF_DEVICES_BYTES : ARENA_BYTES);
 	node->memory_bytes = (uint64_t)blocks * options->block_bytes + 2 * GUARD_BYTES;
 	te_fill(node->memory, node->memory_bytes, (uint64_t)node->index << 32 | node->incarnation);
 	node->blocks = calloc(blocks, sizeof(*node->blocks));
@@ -63,6 +65,11 @@ static void register_all(struct te_node *node)
 		{.address = node->bulk.memory, .length = node->bulk.bytes, .location = "cpu:0", .access = NEAP_CLOSED},
 	};
 	int error = neap_memory_register(node->cores[0].engine, memory, node->bulk.bytes ? 2 : 1, NULL, why, sizeof(why));
+	if (!error && node->seat) {
+		const struct neap_memory buffers = {.address = node->seat->memory, .length = (uint64_t)BUFFERS * BUFFER_STRIDE, .location = "cpu:1",
+		                                    .access = NEAP_CLOSED};
+		error = neap_memory_register(node->cores[0].engine, &buffers, 1, NULL, why, sizeof(why));
+	}
 	if (error)
 		te_violation(node->world, "memory of node %u: %s", node->index, why);
 }
@@ -118,6 +125,8 @@ static int make_engine(struct te_node *node, uint32_t core, char *why, size_t wh
 		.v1_only = node->dialect == 2,
 	};
 	struct neap_engine **engine = &node->cores[core].engine;
+	if (core == 0 && node->seat)
+		return te_seat_make_engine(node, engine, &options, why, why_size);
 	return core == 0 ? neap_engine_create(engine, reactor, &options, why, why_size)
 	                 : neap_engine_join(engine, reactor, node->cores[0].engine, why, why_size);
 }
@@ -128,6 +137,8 @@ static bool start_core(struct te_node *node, uint32_t core)
 	struct te_world *world = node->world;
 	struct sim_node *sim_node = node->cores[core].sim_node = start_process(world, node->index);
 	char why[256];
+	if (core == 0)
+		te_seat_begin(node);
 	int tries = world->options.faults_memory ? (int)sim_random_below(te_chance(world), 4) : 0;
 	int error = NEAP_ENOMEM;
 	for (; error && tries > 0; tries--) {
@@ -195,6 +206,7 @@ static void count_core(struct te_node *node, const struct te_core *core)
 
 void te_node_count(struct te_node *node)
 {
+	te_seat_count(node);
 	for (uint32_t i = 0; i < node->core_count; i++)
 		if (node->cores[i].engine)
 			count_core(node, &node->cores[i]);
@@ -228,6 +240,10 @@ void te_node_finish(struct te_node *node)
 		if (!core->sim_node || !core->sim_node->reactor)
 			continue;
 		core->sim_node->fail_allocation_at = UINT64_MAX;
+		if (i == 0) {
+			te_seat_kill(node);
+			te_seat_let_go(node);
+		}
 		bool close = core->engine && (node->leaving || !sim_random_chance(te_chance(world), 300));
 		if (core->engine && !close)
 			world->result->sometimes.reactor_stopped++;
@@ -254,6 +270,7 @@ void te_node_free(struct te_node *node)
 	}
 	free(node->bulk.expected);
 	free(node->blocks);
+	te_seat_free(node);
 }
 
 static void detach_all(struct te_node *node)
@@ -305,6 +322,7 @@ static void bury(struct te_node *node)
 	detach_all(node);
 	*grave = *node;
 	node->blocks = NULL;
+	node->seat = NULL;
 	node->gone = false;
 	node->bulk = (struct te_piece){0};
 	memset(node->visits, 0, sizeof(node->visits));
@@ -319,6 +337,7 @@ void te_node_crash(struct te_node *node, bool host_dies)
 	te_node_count(node);
 	for (uint32_t i = 0; i < node->core_count; i++)
 		sim_node_crash(node->cores[i].sim_node, host_dies);
+	te_seat_kill(node);
 	node->up = false;
 	bury(node);
 }
@@ -335,7 +354,7 @@ static void watch_leaving(struct sim *sim, void *user, uint64_t argument)
 {
 	struct te_node *node = user;
 	struct te_world *world = node->world;
-	if (!node->leaving || node->incarnation != argument || world->closing || !world->result->ok)
+	if (!node->leaving || node->incarnation != argument || (world->closing && !world->fabric) || !world->result->ok)
 		return;
 	if (node->core_count > 1 && !node->cores[1].engine && node->cores[0].engine && !node->cores[0].closing) {
 		node->cores[0].closing = true;
@@ -343,7 +362,7 @@ static void watch_leaving(struct sim *sim, void *user, uint64_t argument)
 		close_engine(NULL, &finishing);
 	}
 	if (!has_left(node)) {
-		if (sim->now_ns - node->leaving_since_ns > LEAVE_LIMIT_NS)
+		if (sim->now_ns - node->leaving_since_ns > (node->seat ? LEAVE_DEVICES_LIMIT_NS : LEAVE_LIMIT_NS))
 			te_violation(world, "an engine did not close in time");
 		else
 			sim_after(sim, MS, watch_leaving, node, argument);
@@ -365,6 +384,7 @@ void te_node_leave(struct te_node *node, bool stop_reactors)
 	node->up = false;
 	node->leaving = true;
 	node->leaving_since_ns = world->sim->now_ns;
+	te_seat_let_go(node);
 	te_node_count(node);
 	uint32_t last = node->core_count - 1;
 	if (stop_reactors) {

@@ -106,20 +106,35 @@ void te_slots_begin(struct te_node *node)
 
 /* An OPEN region at the same address again is, to a request that has waited so long, the same region. So it is not had again while one
  * waits; and what one whose end is unknown has sent may come in the next visit, but not between the two. */
-static bool is_still_asked_for(const struct te_node *node)
+static bool is_still_asked_for(const struct te_node *node, const struct te_operation *op)
 {
+	return op->used && !op->ended && (op->frozen || op->hope == HOPE_NO_SUCCESS) && op->target == node->index && !op->request.grant;
+}
+
+/* Over devices it is had again now and then nevertheless: keys are others, and what was under way under old ones must not land. Of the
+ * requests themselves, which are repeated under new keys, no more is asked than that they end. */
+static bool may_come_again(struct te_node *node)
+{
+	struct te_world *world = node->world;
+	bool daring = world->fabric && sim_random_chance(te_chance(world), 300);
 	for (uint32_t i = 0; i < OPERATIONS_MAX; i++) {
-		const struct te_operation *op = &node->world->operations[i];
-		if (op->used && !op->ended && (op->frozen || op->hope == HOPE_NO_SUCCESS) && op->target == node->index && !op->request.grant)
-			return true;
+		struct te_operation *op = &world->operations[i];
+		if (!is_still_asked_for(node, op))
+			continue;
+		if (!daring)
+			return false;
+		op->came_again = true;
+		op->hope = HOPE_ANY;
+		node->visits[op->initiator].stale = true;
+		world->result->sometimes.region_came_again++;
 	}
-	return false;
+	return true;
 }
 
 static void turn_visits(struct te_node *node)
 {
 	if (node->visit_phase == SLOT_AWAY) {
-		if (is_still_asked_for(node))
+		if (!may_come_again(node))
 			return;
 		for (uint32_t i = 0; i < node->world->options.nodes; i++)
 			te_check_piece(node->world, &node->visits[i].piece, "a slot for visits that was taken back");

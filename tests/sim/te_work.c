@@ -25,7 +25,10 @@ static void recycle(struct te_world *world, struct te_operation *op)
 {
 	free(op->before);
 	free(op->after);
-	free(op->local);
+	if (op->seat)
+		te_buffer_give(op);
+	else
+		free(op->local);
 	free(op->poison);
 	free(op->frozen);
 	op->used = false;
@@ -58,7 +61,7 @@ void te_sweep(struct te_world *world, bool all)
 		return;
 	for (uint32_t i = 0; i < OPERATIONS_MAX; i++) {
 		struct te_operation *op = &world->operations[i];
-		if (!op->used || !op->ended)
+		if (!op->used || !op->ended || op->held)
 			continue;
 		if (memcmp(op->local, op->poison, op->request.length) != 0)
 			te_violation(world, "a buffer changed after its operation had completed");
@@ -101,12 +104,33 @@ static void on_request(void *user, neap_batch_id id, uint32_t index, void *reque
 	batch->outcomes[index] = *outcome;
 	batch->operations[index] = NULL;
 	batch->ended++;
+	op->held = outcome->buffer == NEAP_BUFFER_HELD;
+	batch->held += op->held;
+	world->result->sometimes.buffer_held += op->held;
 	batch->completed += outcome->status == NEAP_COMPLETED;
 	if (batch->note != UINT32_MAX && batch->completed == batch->count)
 		world->notes[batch->note].allowed = true;
 	end_operation(world, op, outcome);
 	if (te_sabotage(world, TE_SABOTAGE_COMPLETE_TWICE))
 		on_request(user, id, index, request_user, outcome);
+}
+
+/* The buffer of one that was held is the user's now. */
+static void on_released(void *user, neap_batch_id id, uint32_t index, void *request_user)
+{
+	struct te_batch *batch = user;
+	struct te_world *world = batch->world;
+	struct te_operation *op = request_user;
+	(void)id;
+	if (!op->used || !op->held || op->batch_index != index) {
+		te_violation(world, "a buffer was given back that was not held");
+		return;
+	}
+	te_log_event(world, "buffer of batch %u.%u is released", op->batch, index);
+	op->held = false;
+	te_poison(world, op);
+	if (batch->used && batch->serial == op->batch_serial)
+		batch->held--;
 }
 
 static void check_polled(struct te_batch *batch, struct neap_engine *engine)
@@ -125,11 +149,19 @@ static void check_polled(struct te_batch *batch, struct neap_engine *engine)
 	world->result->sometimes.batch_polled++;
 }
 
+static void look_at_batch(struct sim *sim, void *user, uint64_t argument);
+
 static void free_batch(struct te_batch *batch, struct neap_engine *engine)
 {
 	struct neap_outcome outcome;
 	check_polled(batch, engine);
 	int error = neap_batch_free(engine, batch->id);
+	if (batch->held) {
+		if (error != NEAP_EBUSY)
+			te_violation(batch->world, "a batch with held buffers may be freed");
+		sim_after(batch->world->sim, 50 * MS, look_at_batch, batch, batch->serial);
+		return;
+	}
 	if (error)
 		te_violation(batch->world, "a finished batch cannot be freed: %s", neap_error_name(error));
 	else if (neap_batch_status(engine, batch->id, 0, &outcome) != NEAP_ESTALE)
@@ -296,7 +328,9 @@ static void choose_range(struct te_world *world, struct te_operation *op)
 		op->offset = 0;
 		length = op->bytes;
 	}
-	op->local = copy_of(NULL, length);
+	op->local = te_buffer_take(&world->nodes[op->initiator], op, length);
+	if (!op->local)
+		op->local = copy_of(NULL, length);
 	te_fill(op->local, length, UINT64_C(1) << 40 | world->issued << 8 | op->batch_index);
 	op->poison = copy_of(op->local, length);
 	if (op->request.opcode == NEAP_WRITE && op->after)
@@ -359,6 +393,8 @@ static bool choose_loan(struct te_world *world, struct te_operation *op, struct 
 			return false;
 		op->token = slot->token;
 	}
+	if (world->fabric && op->request.grant) /* docs/SIM.md: over devices its keys alone permit */
+		return false;
 	prepare(op, NULL, slot->piece.memory, slot->piece.bytes, write);
 	return true;
 }
@@ -412,6 +448,8 @@ static bool add_operation(struct te_batch *batch, struct te_node *node)
 {
 	struct te_world *world = batch->world;
 	struct te_node *target = &world->nodes[sim_random_below(te_workload(world), world->options.nodes)];
+	if (world->fabric && target == node && sim_random_chance(te_workload(world), 800)) /* no device has to do with that */
+		target = &world->nodes[(node->index + 1) % world->options.nodes];
 	if (!target->blocks || !link_is_good(node, batch->core, target))
 		return false;
 	struct te_operation *op = operation_take(world, node, batch->core, target);
@@ -419,6 +457,7 @@ static bool add_operation(struct te_batch *batch, struct te_node *node)
 		return false;
 	op->batch = (uint32_t)(batch - world->batches);
 	op->batch_index = batch->count;
+	op->batch_serial = batch->serial;
 	if (!choose(world, op, target)) {
 		recycle(world, op);
 		return false;
@@ -458,6 +497,7 @@ static int submit(struct te_batch *batch, struct te_node *node, bool deadline)
 	struct neap_batch_options options = {
 		.on_request = on_request,
 		.on_batch = on_batch,
+		.on_released = on_released,
 		.user = batch,
 		.keep = batch->keep,
 		.deadline_ns = deadline ? world->sim->now_ns + sim_random_below(te_workload(world), 300 * MS) : 0,

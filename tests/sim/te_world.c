@@ -45,7 +45,7 @@ static void print_traces(const struct te_world *world)
 {
 	if (!world->logs)
 		return;
-	fputs("pending:\n", stderr);
+	fprintf(stderr, "%12.6f %s; pending:\n", (double)world->sim->now_ns / 1e9, world->result->what);
 	for (uint32_t i = 0; i < OPERATIONS_MAX; i++)
 		if (world->operations[i].used && !world->operations[i].ended)
 			te_log(world, &world->operations[i], NULL);
@@ -119,6 +119,48 @@ void te_options_from_seed(uint64_t seed, struct te_options *options_p)
 	sim_destroy(sim);
 }
 
+void te_rdma_options_from_seed(uint64_t seed, struct te_options *options_p)
+{
+	te_options_from_seed(seed, options_p);
+	struct sim *sim = sim_create(seed);
+	struct sim_random *random = &sim->random[SIM_FAULTS];
+	static const uint32_t depths[] = {1, 2, 8, 64, 256}, slices[] = {4096, 16384, 65536}, sizes[] = {4096, 20000, 70000};
+	bool slow = options_p->operations < 100;
+	options_p->plain_per_mille /= 4;
+	options_p->cores_per_mille /= 2;
+	if (!slow) { /* more is under way at a time: what TCP does is another world's business */
+		options_p->operations = 600;
+		options_p->fault_period_ms = (options_p->fault_period_ms + 3) / 4;
+		options_p->blocks_per_stripe = 8;
+		options_p->block_bytes = sizes[sim_random_below(random, 3)];
+		options_p->inflight_max = 4 + (uint32_t)sim_random_below(random, 28);
+		options_p->work_period_us = 100 + (uint32_t)sim_random_below(random, 5000);
+	}
+	options_p->slot_period_ms *= 1 + (uint32_t)sim_random_below(random, 8); /* registering takes longer than a turn */
+	options_p->rdma = (struct te_rdma_options){
+		.on = true,
+		.devices_max = 1 + (uint32_t)sim_random_below(random, 3),
+		.endpoints_max = sim_random_chance(random, 300) ? 1 + (uint32_t)sim_random_below(random, 4) : 64,
+		.qps = 1 + (uint32_t)sim_random_below(random, 4),
+		.depth = depths[sim_random_below(random, 5)],
+		.completions_max = sim_random_chance(random, 300) ? 8 + (uint32_t)sim_random_below(random, 60) : 0,
+		.silence_retries = 1 + (uint32_t)sim_random_below(random, 7),
+		.slice_bytes = slices[sim_random_below(random, 3)],
+		.rail_pause_ms = 1 + (uint32_t)sim_random_below(random, 2000),
+		.region_max_bytes = sim_random_chance(random, 300) ? UINT64_C(4096) << sim_random_below(random, 8) : 0,
+		.latency_max_us = 1u << sim_random_below(random, 14),
+		.stray_max_us = sim_random_chance(random, 700) ? 1u << sim_random_below(random, 21) : 0,
+		.faults_port = sim_random_chance(random, 600),
+		.faults_device = sim_random_chance(random, 400),
+		.faults_cable = sim_random_chance(random, 600),
+		.faults_calls = sim_random_chance(random, 400),
+		.faults_helper = sim_random_chance(random, 300),
+		.faults_retire = sim_random_chance(random, 500),
+		.faults_late = sim_random_chance(random, 600),
+	};
+	sim_destroy(sim);
+}
+
 static bool all_ended(void *user)
 {
 	struct te_world *world = user;
@@ -131,7 +173,7 @@ static bool all_ended(void *user)
 			return false;
 	for (uint32_t i = 0; i < OPERATIONS_MAX; i++) {
 		const struct te_operation *op = &world->operations[i];
-		if (op->used && !op->ended && te_is_current(world, op->initiator, op->initiator_incarnation))
+		if (op->used && (!op->ended || op->held) && te_is_current(world, op->initiator, op->initiator_incarnation))
 			return false;
 	}
 	return true;
@@ -147,12 +189,22 @@ static void end_faults(struct te_world *world)
 {
 	world->faults = false;
 	sim_heal(world->sim);
+	te_fabric_heal(world);
 	for (uint32_t i = 0; i < world->options.nodes; i++)
 		for (uint32_t k = 0; k < world->nodes[i].core_count; k++)
 			if (world->nodes[i].cores[k].sim_node) {
 				sim_node_resume(world->nodes[i].cores[k].sim_node);
 				world->nodes[i].cores[k].sim_node->fail_allocation_at = UINT64_MAX;
 			}
+}
+
+/* Devices that failed are tried again every 5 s, queue pairs that are not destroyed every 10 s, three times. */
+#define DEVICES_BACK_NS (40000 * MS)
+
+static bool never(void *user)
+{
+	(void)user;
+	return false;
 }
 
 /* Faults stop, everything heals; each operation must end, and work must be done again. */
@@ -162,9 +214,15 @@ static void liveness(struct te_world *world)
 	end_faults(world);
 	if (!sim_run_until(sim, all_ended, world, 120000 * MS))
 		te_violation(world, "an operation did not end within 120 virtual seconds after everything had healed");
+	if (world->result->ok && world->fabric) {
+		(void)sim_run_until(sim, never, world, DEVICES_BACK_NS);
+		te_fabric_check_healed(world);
+		te_fabric_check_idle(world);
+	}
 	if (!world->result->ok || world->options.fault_period_ms == 0)
 		return;
-	uint64_t completed = world->result->sometimes.remote_completed;
+	uint64_t completed = world->result->sometimes.remote_completed, posted = te_fabric_posted(world);
+	te_fabric_look_again(world);
 	world->options.operations = world->issued + 20;
 	world->remote_only = true;
 	world->options.cancel_per_mille = world->options.deadline_per_mille = 0;
@@ -174,13 +232,28 @@ static void liveness(struct te_world *world)
 		te_violation(world, "the healed cluster does no work");
 	if (world->result->ok && world->result->sometimes.remote_completed == completed)
 		te_violation(world, "nothing between peers succeeds after everything has healed");
+	if (te_fabric_is_whole(world) && te_fabric_posted(world) == posted)
+		te_violation(world, "nothing goes over devices after everything has healed");
+	te_fabric_check_idle(world);
 	world->result->sometimes.completed_after_fault++;
 }
 
-static bool never(void *user)
+static bool all_have_left(void *user)
 {
-	(void)user;
-	return false;
+	const struct te_world *world = user;
+	for (uint32_t i = 0; i < world->options.nodes; i++)
+		if (world->nodes[i].leaving)
+			return !world->result->ok;
+	return true;
+}
+
+/* Devices end in the world's time: what is under way on them goes on there. */
+static void leave_all(struct te_world *world)
+{
+	for (uint32_t i = 0; i < world->options.nodes; i++)
+		if (world->nodes[i].up)
+			te_node_leave(&world->nodes[i], sim_random_chance(te_chance(world), 300));
+	(void)sim_run_until(world->sim, all_have_left, world, 60000 * MS);
 }
 
 static void close_all(struct te_world *world)
@@ -198,6 +271,8 @@ static void close_all(struct te_world *world)
 		world->result->sometimes.close_with_work++;
 	}
 	world->closing = true;
+	if (world->result->ok && world->fabric)
+		leave_all(world);
 	for (uint32_t i = 0; i < world->options.nodes; i++) {
 		struct te_node *node = &world->nodes[i];
 		if (node->up)
@@ -211,6 +286,9 @@ static void close_all(struct te_world *world)
 		if (world->operations[i].used && !world->operations[i].ended) {
 			te_violation(world, "an operation never completed, not even when its engine closed");
 			world->operations[i].ended = true;
+		} else if (world->operations[i].used && world->operations[i].held) {
+			te_violation(world, "a buffer was never given back, not even when its engine closed");
+			world->operations[i].held = false;
 		}
 	for (uint32_t i = 0; i < world->options.nodes && world->result->ok; i++)
 		if (world->nodes[i].blocks)
@@ -218,6 +296,7 @@ static void close_all(struct te_world *world)
 	for (uint32_t i = 0; i < world->grave_count && world->result->ok; i++)
 		te_check_node(world, world->graves[i]);
 	te_sweep(world, true);
+	te_fabric_end(world);
 }
 
 static void free_world(struct te_world *world)
@@ -261,6 +340,7 @@ void te_run(uint64_t seed, const struct te_options *options, struct te_result *r
 		te_options_from_seed(seed, &world->options);
 	result_p->options = world->options;
 	struct sim *sim = world->sim = sim_create(seed);
+	te_fabric_begin(world);
 	if (start_all(world)) {
 		world->issuing = world->faults = true;
 		sim_after(sim, 1, te_work, world, 0);

@@ -27,6 +27,19 @@ enum te_sabotage {
 	TE_SABOTAGE_COUNT,
 };
 
+/* Nodes with RDMA devices, on simulated verbs. */
+struct te_rdma_options {
+	bool on;
+	uint32_t devices_max; /* 1..3 a node */
+	uint32_t endpoints_max, qps, depth, completions_max, silence_retries, slice_bytes, rail_pause_ms;
+	uint64_t region_max_bytes;
+	uint32_t latency_max_us, stray_max_us; /* of the network: sim_verbs.h */
+	bool faults_port, faults_device, faults_cable; /* ports go down, devices fail or vanish, nothing passes between two of them */
+	bool faults_calls, faults_helper; /* calls to verbs fail, or are not answered for a while */
+	bool faults_retire;               /* connections are torn down by their owners */
+	bool faults_late;                 /* completions come late, and packets later */
+};
+
 /* What the seed has decided, printed with a failing seed. */
 struct te_options {
 	uint32_t nodes;            /* 2..5 */
@@ -50,6 +63,7 @@ struct te_options {
 	bool faults_leave;         /* engines close or reactors stop while others have work with them, and come again */
 	bool faults_forget;        /* segments are closed under load */
 	bool faults_memory;        /* allocations fail: when engines start and now and then later */
+	struct te_rdma_options rdma;
 	enum te_sabotage sabotage;
 };
 
@@ -63,9 +77,15 @@ struct te_options {
 	S(released_under_load) S(joined_core) S(core_paused_alone) S(one_by_one_repeat) S(fenced_repeat) S(segment_closed)      \
 	S(reactor_stopped) S(engine_left) S(local_partial) S(batch_polled) S(batch_of_several) S(notified) S(notify_failed)
 
+/* The same of a soak over devices. */
+#define TE_RDMA_SOMETIMES(S)                                                                                                \
+	S(piece_posted) S(piece_repeated) S(rail_paused) S(rail_probed) S(buffer_held) S(stray_landed) S(stray_refused)         \
+	S(port_down) S(device_lost) S(cable_cut) S(call_failed) S(helper_stalled) S(connections_retired) S(region_came_again)
+
 struct te_sometimes {
 #define TE_FIELD(name) uint64_t name;
 	TE_SOMETIMES(TE_FIELD)
+	TE_RDMA_SOMETIMES(TE_FIELD)
 #undef TE_FIELD
 };
 
@@ -82,5 +102,7 @@ struct te_result {
 void te_run(uint64_t seed, const struct te_options *options, struct te_result *result_p);
 
 void te_options_from_seed(uint64_t seed, struct te_options *options_p);
+/* The same of a cluster over devices. */
+void te_rdma_options_from_seed(uint64_t seed, struct te_options *options_p);
 
 #endif
