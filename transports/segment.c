@@ -215,6 +215,12 @@ static void look_up(struct neap_segment *segment, uint64_t not_before_ns)
 		serve_waiters(segment, UINT64_MAX, error, neap_error_text(error));
 }
 
+void neap_segment_look_again(struct neap_segment *segment)
+{
+	if (segment->machine.state == segment_OPEN && segment != &segment->engine->self && !segment->looking)
+		(void)begin_lookup(segment, neap_now(segment->engine->reactor));
+}
+
 int neap_segment_want_fresh(struct neap_segment *segment, struct neap_segment_waiter *waiter, uint64_t not_before_ns,
                             void (*done)(struct neap_segment_waiter *, int error, const char *why))
 {

@@ -81,6 +81,7 @@ struct neap_segment {
 	struct neap_transport *transport;
 	void *peer;                     /* tcp's state; NULL until it makes one */
 	void *rdma_peer;                /* rdma's */
+	uint64_t looked_ns;             /* by rdma: when it last asked whether the peer has devices now */
 	uint32_t holders;               /* how many have been asked to forget it, when it is more than one */
 	uint32_t slices;                /* not done yet: not ended, held, or ended and not reported */
 	uint64_t refreshed;
@@ -112,6 +113,9 @@ int neap_segment_want_fresh(struct neap_segment *segment, struct neap_segment_wa
 void neap_segment_waiter_cancel(struct neap_segment *segment, struct neap_segment_waiter *waiter);
 /* True when the peer is a Neap process of the known snapshot. */
 bool neap_segment_is_neap(const struct neap_segment *segment);
+
+/* Reads the descriptor again, if nobody is at it; nobody is told, the snapshot is another one then. */
+void neap_segment_look_again(struct neap_segment *segment);
 
 /* The transport's answer to ops->forget; of one that has another inside, each gives its own. */
 void neap_segment_forgotten(struct neap_segment *segment);

@@ -551,6 +551,35 @@ START_TEST(requests_go_over_devices)
 END_TEST
 
 /* What has no key, or is not registered here, goes over TCP to a peer that has devices. */
+/* The segment is opened, and used, before the peer's devices can be. */
+START_TEST(devices_that_come_after_the_opening_are_found)
+{
+	rdma_engine_rig_begin(&rig, 4);
+	for (int i = 2; i < 4; i++)
+		sim_verbs_set_port(&rig.sim, rig.devices[i], NEAP_PORT_DOWN);
+	rdma_engine_rig_start(&rig, 0, 3, NULL);
+	rdma_engine_rig_start(&rig, 1, 12, NULL);
+	(void)rdma_engine_rig_register(&rig, 1, bytes[0], BYTES, NEAP_OPEN);
+	(void)rdma_engine_rig_register(&rig, 0, bytes[2], BYTES, NEAP_CLOSED);
+	neap_segment_id segment = rdma_engine_rig_open(&rig, 0);
+	ck_assert_str_eq(protocol_of(segment), "tcp");
+	memset(bytes[2], 0x5a, BYTES);
+	write_bytes(segment, bytes[2], bytes[0], BYTES, NULL);
+	for (int i = 2; i < 4; i++)
+		sim_verbs_set_port(&rig.sim, rig.devices[i], NEAP_PORT_ACTIVE);
+	rdma_engine_rig_pass(&rig, 3000 * MS);
+	ck_assert_str_eq(protocol_of(segment), "tcp"); /* nobody has asked */
+	memset(bytes[2], 0x33, BYTES);
+	write_bytes(segment, bytes[2], bytes[0], BYTES, NULL);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert_str_eq(protocol_of(segment), "rdma");
+	memset(bytes[2], 0x44, BYTES);
+	write_bytes(segment, bytes[2], bytes[0], BYTES, NULL);
+	ck_assert_uint_gt(pieces_posted(), 0);
+	rdma_engine_rig_end(&rig);
+}
+END_TEST
+
 START_TEST(requests_that_devices_cannot_carry)
 {
 	struct neap_grant_token token;
@@ -730,6 +759,7 @@ int main(void)
 	tcase_add_test(tests, a_device_that_does_not_let_go);
 	tcase_add_test(tests, with_tcp_alone_memory_is_settled);
 	tcase_add_test(tests, requests_go_over_devices);
+	tcase_add_test(tests, devices_that_come_after_the_opening_are_found);
 	tcase_add_test(tests, requests_that_devices_cannot_carry);
 	tcase_add_test(tests, an_engine_with_tcp_reaches_one_with_devices);
 	tcase_add_test(tests, rdma_alone_needs_devices);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define JOBS_A_DEVICE 2u
+#define LOOK_AGAIN_NS UINT64_C(2000000000) /* between two looks at a peer without devices, while there are requests for it */
 
 static struct neap_rdma *rdma_of(struct neap_transport *transport)
 {
@@ -80,12 +81,25 @@ static void put(struct share *share, struct neap_slice *slice)
 	share->count++;
 }
 
+/* A Neap peer whose devices were not there yet when its descriptor was read may have them by now. */
+static void look_for_devices(const struct neap_rdma *rdma, struct neap_segment *segment)
+{
+	const struct neap_descriptor *descriptor = segment->snapshot->descriptor;
+	uint64_t now_ns = neap_now(rdma->reactor);
+	if (!rdma->initiator || rdma->usable == 0 || !descriptor->neap.present || has_devices(descriptor) ||
+	    now_ns < segment->looked_ns + LOOK_AGAIN_NS)
+		return;
+	segment->looked_ns = now_ns;
+	neap_segment_look_again(segment);
+}
+
 static void submit(struct neap_transport *transport, struct neap_segment *segment, struct neap_slice *first, uint32_t count)
 {
 	struct neap_rdma *rdma = rdma_of(transport);
 	struct share ours = {.tail = &ours.first}, others = {.tail = &others.first};
 	if (!goes_over_devices(rdma, segment)) {
 		rdma->tcp->ops->submit(rdma->tcp, segment, first, count);
+		look_for_devices(rdma, segment);
 		return;
 	}
 	for (struct neap_slice *slice = first, *next; count > 0; slice = next, count--) {
