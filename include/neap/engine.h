@@ -210,7 +210,9 @@ struct neap_grant_token {
 };
 
 /* `peer_instance` NULL: any Neap peer that knows the token; such a one has no keys. It has keys when the range lies in one slab of
- * GRANT_ONLY memory that is on devices (docs/LEASES.md). Home engine only. */
+ * GRANT_ONLY memory that is on devices (docs/LEASES.md). A key permits reading and writing of its whole slab to whoever has it: over
+ * devices range, rights and peer are a matter of trust between Neap processes, and only the end of a grant is enforced. Home engine
+ * only. */
 NEAP_API int neap_grant_create(struct neap_engine *engine, const void *address, uint64_t length, unsigned rights,
                                const uint8_t peer_instance[16], struct neap_grant_token *token_p);
 /* From the return on, no chunk is begun under it; `ended` is called when no byte will be stored or read under it, and the memory may go

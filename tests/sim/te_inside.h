@@ -231,6 +231,8 @@ void te_check_notes(struct te_world *world);
 
 /* --- te_slots.c */
 void te_slots_begin(struct te_node *node);
+/* Over devices the end of a grant waits for those that have keys of the same slab. */
+void te_slots_end_loans(struct te_world *world);
 void te_slots_turn(struct sim *sim, void *user, uint64_t argument);
 /* The memory goes elsewhere, as far as its owner is concerned: later changes are violations. */
 void te_slot_take_back(struct te_world *world, struct te_slot *slot);

@@ -72,7 +72,6 @@ void te_fabric_begin(struct te_world *world)
 	fabric->sim = world->sim;
 	fabric->clock = (struct sim_verbs_clock){.now_ns = fabric_now_ns, .wake_at = fabric_wake_at, .user = fabric};
 	sim_verbs_begin_with(&fabric->verbs, &fabric->clock, sim_random_next(te_chance(world)));
-	fabric->verbs.reads_are_honest = true; /* docs/SIM.md: what is left out */
 	fabric->verbs.latency_max_ns = world->options.rdma.latency_max_us * UINT64_C(1000);
 	fabric->verbs.stray_max_ns = world->options.rdma.stray_max_us * UINT64_C(1000);
 	world->sim->user = world;

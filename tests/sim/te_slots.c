@@ -200,6 +200,14 @@ static void turn_loan(struct te_node *node, uint32_t borrower)
 		te_violation(node->world, "a grant was ended twice");
 }
 
+void te_slots_end_loans(struct te_world *world)
+{
+	for (uint32_t i = 0; i < world->options.nodes; i++)
+		for (uint32_t k = 0; world->nodes[i].up && k < world->options.nodes; k++)
+			if (world->nodes[i].loans[k].phase == SLOT_THERE)
+				turn_loan(&world->nodes[i], k);
+}
+
 void te_slots_turn(struct sim *sim, void *user, uint64_t argument)
 {
 	struct te_world *world = user;

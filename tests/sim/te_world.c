@@ -196,6 +196,8 @@ static void end_faults(struct te_world *world)
 				sim_node_resume(world->nodes[i].cores[k].sim_node);
 				world->nodes[i].cores[k].sim_node->fail_allocation_at = UINT64_MAX;
 			}
+	if (world->fabric)
+		te_slots_end_loans(world);
 }
 
 /* Devices that failed are tried again every 5 s, queue pairs that are not destroyed every 10 s, three times. */

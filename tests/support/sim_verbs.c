@@ -362,7 +362,7 @@ struct sim_device *sim_verbs_add(struct sim_verbs *sim, const char *name)
 	*device = (struct sim_device){
 		.present = true,
 		.limits = {.mr_size_max = UINT64_C(1) << 40, .mr_max = 1u << 20, .qp_max = 1024, .cq_max = 256, .cqe_max = 4096, .wr_max = 1024,
-	               .sge_max = 4, .read_initiator_max = 16, .read_target_max = 16, .port_count = 1},
+	               .sge_max = 4, .read_initiator_max = 16, .read_target_max = 16, .reads_doubtful = true, .port_count = 1},
 		.port = {.status = NEAP_PORT_ACTIVE, .ethernet = true, .mtu_bytes = SIM_MTU_BYTES, .gid_count = 16},
 		.locked_bytes_max = UINT64_MAX,
 		.gids = {{.index = 0, .gid = {0xfe, 0x80, [15] = host}, .type = NEAP_GID_ROCE_V2},
