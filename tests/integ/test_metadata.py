@@ -59,8 +59,10 @@ class OverRedis(Common, Stores):
             source.ask("close", segment)
             return gets() == before
         tool.until("an open that asks nothing", asks_nothing)
+        target.stop()  # it would put its own back
         self.server.ask("SET", "mooncake/ram/target", "null")
         tool.until("the change is seen", lambda: source.ask("open", "target", event="opened")["error"] == EMETADATA)
+        target.proceed()
 
     def test_no_password_given(self):
         self.server.ask("CONFIG", "SET", "requirepass", "secret")
