@@ -107,7 +107,7 @@ static inline void completed(void *at, struct neap_rdma_queue *queue, const stru
 		*(sent->status ? &completed_badly : &completed_well) += 1;
 		if (sent->status != NEAP_WC_SUCCESS)
 			neap_rdma_endpoint_retire(sent->endpoint, NEAP_CAUSE_PEER_RESET, "a send failed");
-		neap_rdma_endpoint_completed(sent->endpoint, completions[i].qp_number, sent->length);
+		neap_rdma_endpoint_completed(sent->endpoint, completions[i].qp_number);
 		sent->endpoint = NULL;
 	}
 }

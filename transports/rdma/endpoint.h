@@ -88,7 +88,6 @@ struct neap_rdma_endpoint {
 	uint32_t depth;                 /* of each, agreed */
 	uint32_t mtu_bytes;             /* of the path; with Mooncake, whose MTU is not told, a guess by its own rule */
 	uint32_t owed;                  /* sends under way, of all its queue pairs */
-	uint64_t bytes;                 /* of them */
 	struct neap_rdma_endpoint_user *users;
 };
 
@@ -136,9 +135,9 @@ uint32_t neap_rdma_endpoint_room(struct neap_rdma_endpoint *endpoint);
 uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *endpoint, const struct neap_verbs_send *sends, uint32_t count);
 /* Posts one on the queue pair of that number, behind what was posted there. False: it was not; no room, or the endpoint leaves. */
 bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *endpoint, uint32_t qp_number, const struct neap_verbs_send *send);
-/* A completion of one of its sends of `bytes` came: makes room, and gives the entry back to its queue. Not a failure by itself: the owner
+/* A completion of one of its sends came: makes room, and gives the entry back to its queue. Not a failure by itself: the owner
  * of the sends decides. Until it is GONE, also while it leaves. */
-void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *endpoint, uint32_t qp_number, uint32_t bytes);
+void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *endpoint, uint32_t qp_number);
 /* It has failed, or is not wanted any more. `cause`, `why`: the first one counts. */
 void neap_rdma_endpoint_retire(struct neap_rdma_endpoint *endpoint, enum neap_cause cause, const char *why);
 

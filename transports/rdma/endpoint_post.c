@@ -76,16 +76,10 @@ static void share(const struct neap_rdma_endpoint *base, uint32_t first, uint32_
 	}
 }
 
-static void account(struct rdma_endpoint *endpoint, struct neap_rdma_qp *qp, const struct neap_verbs_send *sends, uint32_t count)
+static void account(struct rdma_endpoint *endpoint, struct neap_rdma_qp *qp, uint32_t count)
 {
-	struct neap_rdma_endpoint *base = &endpoint->base;
-	uint64_t bytes = 0;
-	for (uint32_t i = 0; i < count; i++)
-		bytes += sends[i].length;
 	qp->posted += count;
-	base->owed += count;
-	base->bytes += bytes;
-	base->queue->bytes += bytes;
+	endpoint->base.owed += count;
 }
 
 static void progress_due(struct neap_timer *timer, void *user);
@@ -137,7 +131,7 @@ uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *base, const struct n
 		uint32_t part = shares[(first + n) % base->qp_count], posted = 0;
 		if (part > 0)
 			error = ops->post_send(qp->qp, sends + done, part, &posted);
-		account(endpoint, qp, sends + done, posted);
+		account(endpoint, qp, posted);
 		done += posted;
 	}
 	neap_rdma_queue_give(base->queue, count - done);
@@ -164,7 +158,7 @@ bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *base, uint32_t qp_num
 	endpoint->chances |= 1;
 	(void)neap_rdma_queue_take(base->queue, 1);
 	int error = base->endpoints->verbs->ops->post_send(qp->qp, send, 1, &posted);
-	account(endpoint, qp, send, posted);
+	account(endpoint, qp, posted);
 	neap_rdma_queue_give(base->queue, 1 - posted);
 	if (error)
 		rdma_endpoint_fail(endpoint, NEAP_CAUSE_CONNECT_FAILED, "%s to %s: the device does not take a send: %s", base->queue->device->name,
@@ -174,7 +168,7 @@ bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *base, uint32_t qp_num
 
 /* --- completions ---------------------------------------------------------------------------------------------------------------- */
 
-void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *base, uint32_t qp_number, uint32_t bytes)
+void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *base, uint32_t qp_number)
 {
 	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)base;
 	if (base->owed == 0) /* its queue pair is destroyed, and the place was given back with it */
@@ -183,8 +177,6 @@ void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *base, uint32_t qp_n
 		if (base->qps[i].number == qp_number && base->qps[i].posted > 0)
 			base->qps[i].posted--;
 	base->owed--;
-	base->bytes -= bytes;
-	base->queue->bytes -= bytes;
 	neap_rdma_queue_give(base->queue, 1);
 	endpoint->progressed_ns = neap_now(base->endpoints->reactor);
 	if (endpoint->place->starving)
@@ -197,9 +189,7 @@ void rdma_forget_owed(struct rdma_endpoint *endpoint)
 {
 	struct neap_rdma_endpoint *base = &endpoint->base;
 	neap_rdma_queue_give(base->queue, base->owed);
-	base->queue->bytes -= base->bytes;
 	base->owed = 0;
-	base->bytes = 0;
 	for (uint32_t i = 0; i < endpoint->made; i++)
 		base->qps[i].posted = 0;
 	endpoint->made = 0;

@@ -42,7 +42,6 @@ struct neap_rdma_initiator_options {
 
 /* What it stands on; all of it outlasts the initiator. */
 struct neap_rdma_ground {
-	struct neap_transport *transport; /* what segments know it as */
 	const struct neap_engine_core_view *view;
 	const struct neap_topology *topology;
 	struct neap_rdma_queue *queues; /* one per device; queue.device->index is the topology's */

@@ -78,7 +78,7 @@ static void tell_doomed(struct neap_rdma_peer *peer)
 	uint32_t left = STOPS_A_PIECE;
 	for (uint32_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
 		for (; lists[i]->first && left > 0; left--)
-			neap_rdma_request_stop(peer, lists[i]->first, NEAP_FAILED, peer->doom_cause, peer->trouble_errno);
+			neap_rdma_request_stop(peer, lists[i]->first, NEAP_FAILED, peer->doom_cause, 0);
 	peer->doomed = left == 0;
 	if (peer->doomed)
 		neap_rdma_peer_wake(peer);

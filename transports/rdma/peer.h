@@ -59,7 +59,7 @@ struct neap_rdma_piece {
 	uint8_t tries, flushes;
 	uint8_t local, remote; /* the path it was posted on last */
 	bool write, posted;
-	bool checking; /* it has succeeded, and what is under way now shows whether that counts (lent.c) */
+	bool checking; /* it has succeeded, and what is under way now shows whether that counts (check.c) */
 };
 
 _Static_assert(sizeof(struct neap_rdma_piece) <= 64, "a piece is one cache line");
@@ -153,7 +153,6 @@ struct neap_rdma_peer {
 	uint32_t failures; /* rounds in a row in which no rail could be had */
 	uint64_t outage_ns;
 	uint8_t trouble_cause;
-	int16_t trouble_errno;
 	char trouble[NEAP_RDMA_WHY_SIZE];
 };
 
@@ -229,15 +228,16 @@ void neap_rdma_piece_free(struct neap_rdma_peer *peer, struct neap_rdma_piece *p
 /* The same; its request ends when that was the last of it. */
 void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
 
-/* lent.c: grants with keys, and successes that are looked at again */
+/* lent.c: grants with keys */
 /* The peer's end for a token; NULL: none of its devices has a key, or the peer has fenced us since. */
 const struct neap_rdma_hot *neap_rdma_peer_lent(struct neap_rdma_peer *peer, const struct neap_grant_token *token);
 uint32_t neap_rdma_lent_key(const struct neap_rdma_rail *rail, const struct neap_grant_token *token);
+
+/* check.c: successes that do not count yet */
 enum neap_rdma_scratch_phase neap_rdma_scratch_of(const struct neap_rdma_initiator *initiator); /* asks for it */
 bool neap_rdma_can_check(const struct neap_rdma_initiator *initiator, const struct neap_rdma_queue *queue);
 /* It has succeeded, and that does not count yet. */
 bool neap_rdma_piece_needs_check(const struct neap_rdma_piece *piece);
-uint32_t neap_rdma_check_bytes(const struct neap_rdma_piece *piece);
 /* False: it cannot be checked any more. */
 bool neap_rdma_piece_check(struct neap_rdma_piece *piece, uint32_t qp_number);
 

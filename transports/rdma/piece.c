@@ -90,22 +90,21 @@ void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_
 	struct neap_rdma_endpoint *endpoint = rail->user.endpoint;
 	/* A READ that a queue pair on its way to ERR calls done may lack bytes (fences.md 4): it is read again. */
 	bool doubtful = endpoint->leaving && piece->request && (!piece->write || piece->checking);
-	uint32_t length = piece->checking ? neap_rdma_check_bytes(piece) : piece->length;
 	if (completion->status == NEAP_WC_SUCCESS && !doubtful && neap_rdma_piece_needs_check(piece)) {
-		neap_rdma_endpoint_completed(endpoint, completion->qp_number, length); /* that makes room for the check */
+		neap_rdma_endpoint_completed(endpoint, completion->qp_number); /* that makes room for the check */
 		if (!neap_rdma_piece_check(piece, completion->qp_number))
 			without_check(piece);
 		return;
 	}
 	if (completion->status == NEAP_WC_SUCCESS && !doubtful) {
 		succeeded(rail, piece);
-		neap_rdma_endpoint_completed(endpoint, completion->qp_number, length);
+		neap_rdma_endpoint_completed(endpoint, completion->qp_number);
 		return;
 	}
 	/* It stays on the rail until the endpoint is gone. */
 	piece->status = completion->status == NEAP_WC_SUCCESS ? NEAP_WC_FLUSHED : (uint8_t)completion->status;
 	neap_rdma_rail_broken(rail, piece->status);
-	neap_rdma_endpoint_completed(endpoint, completion->qp_number, length);
+	neap_rdma_endpoint_completed(endpoint, completion->qp_number);
 }
 
 /* --- after the end of the endpoint */

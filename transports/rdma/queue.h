@@ -33,7 +33,6 @@ struct neap_rdma_queue {
 	bool usable;            /* endpoints may be made and used: the device is open and its port works */
 	uint32_t entries, owed; /* of the CQ, and taken */
 	uint32_t users;         /* endpoints on it */
-	uint64_t bytes;         /* under way through the device, for the choice of paths */
 	uint32_t view_changes;  /* raised when port or address are other ones: what was connected before cannot go on */
 	struct neap_gid_entry gid;
 	uint32_t port_number;

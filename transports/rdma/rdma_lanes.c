@@ -71,7 +71,6 @@ static int begin_initiator(struct neap_rdma *rdma)
 {
 	const struct neap_rdma_engine_options *given = rdma->options;
 	const struct neap_rdma_ground ground = {
-		.transport = &rdma->base,
 		.view = rdma->view,
 		.topology = rdma->topology,
 		.queues = rdma->queues,
