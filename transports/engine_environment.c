@@ -191,6 +191,7 @@ static int read_rdma_numbers(struct neap_rdma_engine_options *rdma, char *why, s
 		{"MC_FRAGMENT_RATIO", 1, 1073741823, &rdma->fragment_ratio},
 		{"MC_RETRY_CNT", 1, 127, &rdma->retries_max},
 		{"NEAP_RDMA_SILENCE_RETRIES", 1, 7, &rdma->silence_retries},
+		{"NEAP_RDMA_WINDOW_BYTES", 4096, 4294967295u, &rdma->window_bytes},
 	};
 	int error = NEAP_OK;
 	for (size_t i = 0; !error && i < sizeof numbers / sizeof numbers[0]; i++)

@@ -66,7 +66,8 @@ static int fill_numbers(struct neap_engine_options *filled, char *why, size_t wh
 	N(fragment_ratio, 0, 1073741823, 0)      \
 	N(silence_retries, 1, 7, 6)              \
 	N(retries_max, 1, 127, 9)                \
-	N(rail_pause_ms, 1, 3599000, 30000)
+	N(rail_pause_ms, 1, 3599000, 30000)      \
+	N(window_bytes, 0, 4294967295u, 0)
 
 static int refuse_number(const char *name, uint32_t value, uint32_t least, uint32_t most, char *why, size_t why_size)
 {

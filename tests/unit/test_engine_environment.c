@@ -87,6 +87,8 @@ static const struct {
 	{"MC_FRAGMENT_RATIO", "8", 0, FIELD(rdma.fragment_ratio), 8},
 	{"MC_RETRY_CNT", "128", NEAP_EINVAL, 0, 0},
 	{"MC_RETRY_CNT", "3", 0, FIELD(rdma.retries_max), 3},
+	{"NEAP_RDMA_WINDOW_BYTES", "1048576", 0, FIELD(rdma.window_bytes), 1048576},
+	{"NEAP_RDMA_WINDOW_BYTES", "4095", NEAP_EINVAL, 0, 0},
 	{"MC_RDMA_RAIL_PAUSE_SECONDS", "7", 0, FIELD(rdma.rail_pause_ms), 7000},
 	{"MC_RDMA_RAIL_PAUSE_SECONDS", "3600", NEAP_EINVAL, 0, 0},
 	{"MC_IB_PCI_RELAXED_ORDERING", "3", NEAP_EINVAL, 0, 0},

@@ -151,6 +151,15 @@ static void completes(uint32_t index)
 	ck_assert_uint_eq(outcome->buffer, NEAP_BUFFER_YOURS);
 }
 
+static void load(uint32_t count)
+{
+	uint32_t first = submitted;
+	for (uint32_t i = 0; i < count; i++)
+		submit(NEAP_WRITE, 0, 0, 1 << 20);
+	for (uint32_t i = 0; i < count; i++)
+		completes(first + i);
+}
+
 static uint64_t moved(uint32_t device)
 {
 	struct neap_device_info info;
@@ -274,6 +283,34 @@ START_TEST(a_small_depth_and_a_small_queue_are_enough)
 }
 END_TEST
 
+static uint64_t under_way(void)
+{
+	const struct neap_rdma_initiator *initiator = rdma_engine_rig_of(&rig, 0)->initiator;
+	return initiator->device_bytes[0] + initiator->device_bytes[1];
+}
+
+/* Nothing comes back while the cables are cut: what is under way is what may be, of either device of the peer, and the rest waits. */
+START_TEST(a_window_bounds_what_is_under_way)
+{
+	const uint32_t window = 3 * 65536;
+	const struct neap_engine_options options = {.rdma = {.window_bytes = _i ? window : 0}};
+	begin_with(3, 12, &options);
+	load(4);
+	for (uint32_t i = 0; i < 4; i++)
+		sim_verbs_cut(&rig.sim, rig.devices[i & 1], rig.devices[2 + (i >> 1)], true);
+	fill(ours, BYTES, 7);
+	submit(NEAP_WRITE, 0, 0, BYTES);
+	rdma_engine_rig_pass(&rig, 5 * MS);
+	ck_assert_uint_eq(under_way(), _i ? 2 * window : BYTES);
+	for (uint32_t i = 0; i < 4; i++)
+		sim_verbs_cut(&rig.sim, rig.devices[i & 1], rig.devices[2 + (i >> 1)], false);
+	completes(4);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert(holds(theirs, BYTES, 7));
+	end();
+}
+END_TEST
+
 START_TEST(memory_that_is_not_registered_goes_over_tcp)
 {
 	static unsigned char loose[8192];
@@ -375,15 +412,6 @@ START_TEST(a_refusal_does_not_harm_others)
 END_TEST
 
 /* --- rails */
-
-static void load(uint32_t count)
-{
-	uint32_t first = submitted;
-	for (uint32_t i = 0; i < count; i++)
-		submit(NEAP_WRITE, 0, 0, 1 << 20);
-	for (uint32_t i = 0; i < count; i++)
-		completes(first + i);
-}
 
 /* Ours, or the peer's: the other rail carries on, and when it is back both do. */
 START_TEST(a_port_goes_down_under_load_and_comes_back)
@@ -781,6 +809,7 @@ int main(void)
 	tcase_add_test(tests, requests_without_bytes);
 	tcase_add_test(tests, memory_in_pieces_at_both_ends);
 	tcase_add_test(tests, a_small_depth_and_a_small_queue_are_enough);
+	tcase_add_loop_test(tests, a_window_bounds_what_is_under_way, 0, 2);
 	tcase_add_test(tests, memory_that_is_not_registered_goes_over_tcp);
 	tcase_add_test(tests, a_range_that_is_not_there);
 	tcase_add_test(tests, a_range_that_is_registered_later_is_found);

@@ -87,11 +87,19 @@ struct search {
 	bool now; /* only rails that take one more send at once */
 };
 
+static bool is_window_full(const struct neap_rdma_peer *peer, const struct neap_rdma_rail *rail)
+{
+	uint32_t window = peer->initiator->ground.options.window_bytes;
+	if (!window)
+		window = rail->queue->device->handle.limits.window_bytes;
+	return window && peer->remote_bytes[rail->remote] >= window;
+}
+
 static bool can_carry(const struct search *search, const struct neap_rdma_rail *rail)
 {
 	const struct neap_rdma_peer *peer = search->peer;
 	bool placed = search->piece->request->slice->placed;
-	return rail->open && neap_rdma_endpoint_room(rail->user.endpoint) > gathered_for(peer, rail) &&
+	return rail->open && !is_window_full(peer, rail) && neap_rdma_endpoint_room(rail->user.endpoint) > gathered_for(peer, rail) &&
 	       (!placed || neap_rdma_can_check(peer->initiator, rail->queue));
 }
 

@@ -37,6 +37,7 @@ struct neap_rdma_initiator_options {
 	uint32_t tail_bytes;       /* what is left joins the last piece up to this many bytes: piece_bytes / MC_FRAGMENT_RATIO; 0: 16384 */
 	uint32_t tries_max;        /* MC_RETRY_CNT: of one piece; 0: 9 */
 	uint32_t rail_pause_ms;    /* MC_RDMA_RAIL_PAUSE_SECONDS: the longest pause of a rail between probes; 0: 30000 */
+	uint32_t window_bytes;     /* under way to one device of a peer, before pieces wait; 0: what the local device says */
 	bool any_rail;             /* false: of equally near devices those of one name at both ends come first */
 };
 

@@ -86,6 +86,7 @@ static int begin_initiator(struct neap_rdma *rdma)
 			.tail_bytes = tail_bytes(given),
 			.tries_max = given->retries_max,
 			.rail_pause_ms = given->rail_pause_ms,
+			.window_bytes = given->window_bytes,
 			.any_rail = !given->same_name,
 		},
 	};

@@ -28,6 +28,7 @@ struct neap_verbs_device_limits {
 	uint32_t cqe_max, wr_max, sge_max;
 	uint32_t read_initiator_max, read_target_max; /* RDMA READs under way on one QP */
 	uint32_t port_count;
+	uint32_t window_bytes; /* more under way to one device of a peer gets lost and is sent again (Soft-RoCE); 0: as much as there is */
 	bool reads_doubtful; /* a READ that failed midway is called done (Soft-RoCE, fences.md 4): its queue pair must work afterwards */
 	bool places_first; /* the bytes of a WRITE are there when it is completed; of no device that is known */
 };

@@ -157,6 +157,7 @@ static uint32_t count_of(int value)
 }
 
 #define SOFT_ROCE 0xffffffu /* the vendor of rdma_rxe */
+#define SOFT_ROCE_WINDOW_BYTES (1u << 20) /* a core's queue of received packets has 1000 of them (netdev_max_backlog), for all that come */
 
 static int query_device(struct neap_verbs_context *context, struct neap_verbs_device_limits *limits_p)
 {
@@ -175,6 +176,7 @@ static int query_device(struct neap_verbs_context *context, struct neap_verbs_de
 		.read_initiator_max = count_of(attr.max_qp_init_rd_atom),
 		.read_target_max = count_of(attr.max_qp_rd_atom),
 		.port_count = attr.phys_port_cnt,
+		.window_bytes = attr.vendor_id == SOFT_ROCE ? SOFT_ROCE_WINDOW_BYTES : 0,
 		.reads_doubtful = attr.vendor_id == SOFT_ROCE,
 	};
 	return 0;
