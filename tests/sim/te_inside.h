@@ -5,9 +5,8 @@
 #ifndef NEAP_SIM_TE_INSIDE_H
 #define NEAP_SIM_TE_INSIDE_H
 
+#include "tests/sim/fabric.h"
 #include "tests/sim/te_world.h"
-#include "tests/support/sim_helper.h"
-#include "tests/support/sim_verbs.h"
 
 #define MS UINT64_C(1000000)
 #define NODES_MAX 6u
@@ -64,24 +63,10 @@ struct te_slot {
 
 /* What an incarnation of a node has of the network of devices. */
 struct te_seat {
-	struct sim_process process;
-	struct sim_helper helper;
-	struct neap_topology *topology;
-	struct sim_node *sim_node; /* whose turns its devices wake */
-	unsigned char *memory;     /* buffers */
+	struct sim_seat *of;
+	unsigned char *memory; /* buffers */
 	uint32_t next_buffer;
 	bool used[BUFFERS];
-};
-
-/* The network of devices, when the world has one. */
-struct te_fabric {
-	struct sim *sim;
-	struct sim_verbs verbs;
-	struct sim_verbs_clock clock;
-	bool armed;
-	uint64_t armed_ns, sequence;
-	uint32_t destroys_failed;
-	uint32_t first[NODES_MAX], count[NODES_MAX]; /* devices of each host */
 };
 
 struct te_core {
@@ -164,7 +149,7 @@ struct te_world {
 	struct sim *sim;
 	struct te_options options;
 	struct te_result *result;
-	struct te_fabric *fabric; /* NULL: TCP alone */
+	struct sim_fabric *fabric; /* NULL: TCP alone */
 	struct te_node nodes[NODES_MAX];
 	struct te_node *graves[GRAVES_MAX + 2 * NODES_MAX]; /* incarnations that are gone; the rest for those that leave at the end */
 	uint32_t grave_count;
