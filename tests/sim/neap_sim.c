@@ -1,5 +1,5 @@
-/* neap-sim: runs seeds of the simulated clusters, of Transfer Engines (over streams, and over devices), of stores and of what they share,
- * a metadata store. docs/SIM.md. */
+/* neap-sim: runs seeds of the simulated clusters, of Transfer Engines and of stores, each over streams and over devices, and of what they
+ * share, a metadata store. docs/SIM.md. */
 #include "tests/sim/neap_sim.h"
 
 #include <getopt.h>
@@ -17,9 +17,9 @@ double sim_seconds_now(void)
 
 static void usage(FILE *out)
 {
-	fputs("usage: neap-sim [--world engine|rdma|store|metadata] [--seed N] [--first N] [--seeds N]\n"
+	fputs("usage: neap-sim [--world engine|rdma|store|store-rdma|metadata[,...]] [--seed N] [--first N] [--seeds N]\n"
 	      "                [--seconds S | --minutes M] [--demand-sometimes] [--save FILE] [--replay FILE] [--verbose]\n"
-	      "  --world NAME         one of the four clusters; without it all, each with a fourth of the time\n"
+	      "  --world NAME         one of the five clusters, or some with commas; without it all, in equal shares of the time\n"
 	      "  --seed N             one seed, verbosely\n"
 	      "  --first N            the first seed (default 1)\n"
 	      "  --seeds N            how many (default 200, or without bound when a time is given)\n"
@@ -32,24 +32,32 @@ static void usage(FILE *out)
 static const struct {
 	const char *name;
 	int (*run)(const struct sim_arguments *arguments);
-} worlds[] = {{"engine", sim_engine_seeds}, {"rdma", sim_rdma_seeds}, {"store", sim_store_seeds}, {"metadata", sim_metadata_seeds}};
+} worlds[] = {{"engine", sim_engine_seeds}, {"rdma", sim_rdma_seeds}, {"store", sim_store_seeds}, {"store-rdma", sim_store_rdma_seeds},
+            {"metadata", sim_metadata_seeds}};
 #define WORLDS (sizeof worlds / sizeof worlds[0])
 
-static bool is_world(const char *name)
+/* By bit, from a comma list; 0: one of them is none. */
+static unsigned worlds_of(const char *list)
 {
-	for (size_t i = 0; i < WORLDS; i++)
-		if (strcmp(worlds[i].name, name) == 0)
-			return true;
-	return false;
+	unsigned found = 0;
+	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+		unsigned before = found;
+		size_t length = strcspn(at, ",");
+		for (size_t i = 0; i < WORLDS; i++)
+			if (strlen(worlds[i].name) == length && strncmp(worlds[i].name, at, length) == 0)
+				found |= 1u << i;
+		if (found == before)
+			return 0;
+	}
+	return found;
 }
 
-static int run_worlds(struct sim_arguments arguments, const char *only)
+static int run_worlds(struct sim_arguments arguments, unsigned which)
 {
 	int failed = 0;
-	if (!only)
-		arguments.seconds /= (double)WORLDS;
+	arguments.seconds /= (double)__builtin_popcount(which);
 	for (size_t i = 0; i < WORLDS; i++)
-		if (!only || strcmp(worlds[i].name, only) == 0)
+		if (which >> i & 1)
 			failed += worlds[i].run(&arguments);
 	return failed ? 1 : 0;
 }
@@ -57,7 +65,8 @@ static int run_worlds(struct sim_arguments arguments, const char *only)
 int main(int argc, char **argv)
 {
 	struct sim_arguments arguments = {.first = 1};
-	const char *world = NULL, *replay = NULL;
+	const char *replay = NULL;
+	unsigned which = (1u << WORLDS) - 1;
 	static const struct option options[] = {
 		{"seed", required_argument, NULL, 's'},    {"first", required_argument, NULL, 'f'}, {"seeds", required_argument, NULL, 'n'},
 		{"seconds", required_argument, NULL, 't'}, {"minutes", required_argument, NULL, 'm'}, {"demand-sometimes", no_argument, NULL, 'd'},
@@ -75,17 +84,18 @@ int main(int argc, char **argv)
 		case 't': arguments.seconds = strtod(optarg, NULL); break;
 		case 'm': arguments.seconds = 60 * strtod(optarg, NULL); break;
 		case 'd': arguments.demand_sometimes = true; break;
-		case 'w': world = optarg; break;
+		case 'w':
+			which = worlds_of(optarg);
+			if (which)
+				break;
+			fprintf(stderr, "neap-sim: --world is '%s'; it may be engine, rdma, store, store-rdma, metadata, or some of them with commas\n", optarg);
+			return 2;
 		case 'r': replay = optarg; break;
 		case 'o': arguments.save = optarg; break;
 		case 'v': arguments.verbose = true; break;
 		case 'h': usage(stdout); return 0;
 		default: usage(stderr); return 2;
 		}
-	}
-	if (world && !is_world(world)) {
-		fprintf(stderr, "neap-sim: --world is '%s'; it may be engine, rdma, store or metadata\n", world);
-		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (replay)
@@ -95,5 +105,5 @@ int main(int argc, char **argv)
 		arguments.seconds = strtod(share, NULL);
 	if (arguments.count == 0)
 		arguments.count = arguments.seconds > 0 ? UINT64_MAX : 200;
-	return run_worlds(arguments, world);
+	return run_worlds(arguments, which);
 }

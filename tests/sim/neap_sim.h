@@ -18,6 +18,7 @@ double sim_seconds_now(void);
 int sim_engine_seeds(const struct sim_arguments *arguments);
 int sim_rdma_seeds(const struct sim_arguments *arguments); /* engines over devices */
 int sim_store_seeds(const struct sim_arguments *arguments);
+int sim_store_rdma_seeds(const struct sim_arguments *arguments); /* stores over devices */
 int sim_metadata_seeds(const struct sim_arguments *arguments);
 /* A file that a failing run of the store's world has written. 0: it runs clean now; 2: it cannot be read. */
 int sim_store_replay(const char *path);

@@ -44,8 +44,9 @@ static bool still_fails(uint64_t seed, const struct st_options *options)
 
 static bool may_be_zero(const char *name)
 {
-	static const char *const never[] = {"clients", "tier_bytes", "keys", "value_bytes", "operations", "inflight", "work_period_us", "lease_ms",
-	                                    "pause_max_ms", "stable", "remote_per_mille", "forward_per_mille"};
+	static const char *const never[] = {"clients",  "tier_bytes", "keys",       "value_bytes", "operations", "inflight", "work_period_us",
+	                                    "lease_ms", "stable",     "latency_max_us", "slice_bytes", "pause_max_ms", "remote_per_mille",
+	                                    "forward_per_mille"};
 	for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
 		if (strcmp(never[i], name) == 0)
 			return false;
@@ -165,14 +166,15 @@ static void look_twice(uint64_t seed, struct st_result *result)
 	struct st_result again;
 	if (!result->ok || seed % 20 != 0)
 		return;
-	st_run(seed, NULL, &again);
+	struct st_options options = result->options;
+	st_run(seed, &options, &again);
 	if (again.hash == result->hash)
 		return;
 	result->ok = false;
 	(void)snprintf(result->what, sizeof result->what, "two runs differ: trace hash %016" PRIx64 " and %016" PRIx64, result->hash, again.hash);
 }
 
-static int missing(const struct st_sometimes *total, bool demand)
+static int missing(const struct st_sometimes *total, bool devices, bool demand)
 {
 	int count = 0;
 #define ST_REPORT(name)                           \
@@ -181,11 +183,14 @@ static int missing(const struct st_sometimes *total, bool demand)
 		count++;                                  \
 	}
 	ST_SOMETIMES(ST_REPORT)
+	if (devices) {
+		ST_RDMA_SOMETIMES(ST_REPORT)
+	}
 #undef ST_REPORT
 	return demand ? count : 0;
 }
 
-int sim_store_seeds(const struct sim_arguments *arguments)
+static int run_seeds(const struct sim_arguments *arguments, bool devices)
 {
 	double end = sim_seconds_now() + arguments->seconds, virtual_seconds = 0;
 	struct st_sometimes sometimes = {0};
@@ -193,7 +198,9 @@ int sim_store_seeds(const struct sim_arguments *arguments)
 	int failed = 0;
 	for (uint64_t seed = arguments->first; ran < arguments->count && (arguments->seconds <= 0 || sim_seconds_now() < end); seed++, ran++) {
 		struct st_result result;
-		st_run(seed, NULL, &result);
+		struct st_options options;
+		(devices ? st_rdma_options_from_seed : st_options_from_seed)(seed, &options);
+		st_run(seed, &options, &result);
 		look_twice(seed, &result);
 		if (arguments->verbose) {
 			printf("seed %" PRIu64 ": %s, hash %016" PRIx64 ", %" PRIu64 " operations, %" PRIu64 " succeeded, %.3f virtual s, %" PRIu64
@@ -208,13 +215,25 @@ int sim_store_seeds(const struct sim_arguments *arguments)
 		}
 #define ST_ADD(name) sometimes.name += result.sometimes.name;
 		ST_SOMETIMES(ST_ADD)
+		ST_RDMA_SOMETIMES(ST_ADD)
 #undef ST_ADD
 		operations += result.operations;
 		succeeded += result.succeeded;
 		unknown += result.unknown;
 		virtual_seconds += (double)result.virtual_ns / 1e9;
 	}
-	printf("simulation, stores: %" PRIu64 " seeds from %" PRIu64 ", %d failed; %" PRIu64 " operations, %" PRIu64 " succeeded, %" PRIu64
-	       " of unknown outcome; %.0f virtual seconds\n", ran, arguments->first, failed, operations, succeeded, unknown, virtual_seconds);
-	return failed + missing(&sometimes, arguments->demand_sometimes) + (ran == 0);
+	printf("simulation, stores%s: %" PRIu64 " seeds from %" PRIu64 ", %d failed; %" PRIu64 " operations, %" PRIu64 " succeeded, %" PRIu64
+	       " of unknown outcome; %.0f virtual seconds\n",
+	       devices ? " over devices" : "", ran, arguments->first, failed, operations, succeeded, unknown, virtual_seconds);
+	return failed + missing(&sometimes, devices, arguments->demand_sometimes) + (ran == 0);
+}
+
+int sim_store_seeds(const struct sim_arguments *arguments)
+{
+	return run_seeds(arguments, false);
+}
+
+int sim_store_rdma_seeds(const struct sim_arguments *arguments)
+{
+	return run_seeds(arguments, true);
 }

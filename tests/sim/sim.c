@@ -234,13 +234,40 @@ static void node_fill(void *user, void *bytes, size_t length)
  * them would cost more than the run, and pages come cleared. */
 #define LARGE_BYTES ((size_t)64 << 10)
 
+/* In front of what is small: of a node that is abandoned it goes with the node. */
+struct sim_small {
+	_Alignas(16) struct sim_small *next;
+	struct sim_small *previous;
+};
+
+static void *take_small(struct sim_node *node, size_t bytes)
+{
+	struct sim_small *small = calloc(1, sizeof(*small) + bytes);
+	if (!small)
+		return NULL;
+	small->next = node->small;
+	if (small->next)
+		small->next->previous = small;
+	node->small = small;
+	return small + 1;
+}
+
+static void return_small(struct sim_node *node, void *memory)
+{
+	struct sim_small *small = (struct sim_small *)memory - 1;
+	if (small->next)
+		small->next->previous = small->previous;
+	*(small->previous ? &small->previous->next : &node->small) = small->next;
+	free(small);
+}
+
 static void *node_allocate(void *user, size_t bytes)
 {
 	struct sim_node *node = user;
 	if (node->allocations++ == node->fail_allocation_at)
 		return NULL;
 	node->bytes_allocated += bytes;
-	return bytes < LARGE_BYTES ? calloc(1, bytes) : sim_memory_take(node->sim, bytes);
+	return bytes < LARGE_BYTES ? take_small(node, bytes) : sim_memory_take(node->sim, bytes);
 }
 
 static void node_release(void *user, void *memory, size_t bytes)
@@ -250,7 +277,7 @@ static void node_release(void *user, void *memory, size_t bytes)
 		return;
 	node->bytes_allocated -= bytes;
 	if (bytes < LARGE_BYTES)
-		free(memory);
+		return_small(node, memory);
 	else
 		sim_memory_return(memory, bytes);
 }
@@ -453,4 +480,13 @@ size_t sim_node_finish(struct sim_node *node, void (*close_all)(struct sim_node 
 	}
 	node->reactor = NULL;
 	return node->bytes_allocated;
+}
+
+void sim_node_abandon(struct sim_node *node)
+{
+	node->crashed = true;
+	sim_net_close_node(node, true);
+	node->reactor = NULL;
+	while (node->small)
+		return_small(node, node->small + 1);
 }

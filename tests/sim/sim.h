@@ -87,6 +87,7 @@ struct sim_node {
 	/* allocation faults: the countdown reaches 0 at the allocation that fails; UINT64_MAX: never */
 	uint64_t allocations, fail_allocation_at;
 	size_t bytes_allocated;
+	struct sim_small *small;
 	struct sim_listener *listeners;
 	uint16_t next_port;
 };
@@ -108,6 +109,9 @@ void sim_node_pause(struct sim_node *node, uint64_t ns);
 void sim_node_resume(struct sim_node *node);
 /* Runs the reactor apart from the world until it can be destroyed, and does so. Returns the bytes that did not come back. */
 size_t sim_node_finish(struct sim_node *node, void (*close_all)(struct sim_node *node, void *user), void *user);
+
+/* The same of one that cannot be finished: its memory goes, whatever is in it. */
+void sim_node_abandon(struct sim_node *node);
 
 void sim_sever(struct sim *sim, uint32_t host_a, uint32_t host_b, bool one_way);
 void sim_heal(struct sim *sim);

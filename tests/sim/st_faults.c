@@ -56,6 +56,40 @@ static void memory_runs_out(struct st_world *world, struct st_client *client)
 	client->node->fail_allocation_at = client->node->allocations + sim_random_below(st_chance(world), 12);
 }
 
+/* --- what comes to one with packets under way -------------------------------------------------------------------------------- */
+
+static void stand_alone(struct st_world *world, uint32_t client)
+{
+	for (uint32_t i = 0; i <= world->options.clients; i++)
+		if (i != client + 1)
+			sim_sever(world->sim, client + 1, i, false);
+	sim_after(world->sim, sim_random_below(st_chance(world), (uint64_t)world->options.pause_max_ms * MS), heal, world, 0);
+	ST_SEEN(world, partitioned);
+}
+
+static void is_lost(struct sim *sim, void *user, uint64_t argument)
+{
+	struct st_client *client = user;
+	struct st_world *world = client->world;
+	enum st_lost how = (enum st_lost)(argument & 0xff);
+	(void)sim;
+	if (!client->up || client->incarnation != argument >> 8 || !world->faults || !world->result->ok)
+		return;
+	if (how == ST_LOST_STOPS)
+		pause_one(world, client);
+	else if (how == ST_LOST_IS_ALONE)
+		stand_alone(world, client->index);
+	else if (!client->leaving && room_for_another(world))
+		st_client_crash(client, sim_random_chance(st_chance(world), 300));
+}
+
+void st_fault_at(struct st_world *world, struct st_client *client, enum st_lost how, uint64_t ns)
+{
+	sim_after(world->sim, ns, is_lost, client, (uint64_t)client->incarnation << 8 | how);
+}
+
+/* --- one thing after the other ------------------------------------------------------------------------------------------------ */
+
 void st_fault(struct sim *sim, void *user, uint64_t argument)
 {
 	struct st_world *world = user;
@@ -65,7 +99,7 @@ void st_fault(struct sim *sim, void *user, uint64_t argument)
 	struct sim_random *random = st_chance(world);
 	uint32_t a = (uint32_t)sim_random_below(random, o->clients), b = (uint32_t)sim_random_below(random, o->clients + 1);
 	struct st_client *client = &world->clients[a];
-	switch (sim_random_below(random, 8)) {
+	switch (sim_random_below(random, world->fabric ? 20 : 8)) {
 	case 0:
 		if (o->faults_pause)
 			pause_one(world, client);
@@ -84,16 +118,19 @@ void st_fault(struct sim *sim, void *user, uint64_t argument)
 			st_client_crash(client, sim_random_chance(random, 300));
 		break;
 	case 5:
-		if (o->faults_leave && st_client_awake(client) && room_for_another(world))
+		if (o->faults_leave && st_client_awake(client) && room_for_another(world) && !st_seat_spoiled(client))
 			st_client_leave(client);
 		break;
 	case 6:
 		if (o->faults_master)
 			end_master(world);
 		break;
-	default:
+	case 7:
 		if (o->faults_memory)
 			memory_runs_out(world, client);
+		break;
+	default:
+		st_fabric_fault(world, client);
 		break;
 	}
 	sim_after(sim, 1 + sim_random_below(random, 2 * (uint64_t)o->fault_period_ms * MS), st_fault, world, argument);

@@ -1,18 +1,19 @@
 /* The store's cluster from inside: shared by the st_*.c files, by nobody else.
  *
  * st_world.c: a run from start to end. st_node.c: the master and the clients. st_work.c: what users do. st_values.c: contents and what may be
- * seen of them. st_faults.c: what goes wrong. */
+ * seen of them. st_faults.c: what goes wrong. st_rdma.c: devices. */
 #ifndef NEAP_SIM_ST_INSIDE_H
 #define NEAP_SIM_ST_INSIDE_H
 
 #include "store/directory/local.h"
 #include "store/master/service.h"
 #include "store/rpc/server.h"
+#include "tests/sim/fabric.h"
 #include "tests/sim/st_world.h"
 
 #define MS UINT64_C(1000000)
 #define ST_CLIENTS_MAX 8u
-#define ST_KEYS_MAX 64u
+#define ST_KEYS_MAX 80u
 #define ST_OPS_MAX 512u
 #define ST_PUTS_MAX 4096u
 #define ST_SLOTS 24u              /* buffers of a client */
@@ -33,6 +34,7 @@ struct st_client {
 	unsigned char *memory;    /* ST_SLOTS x slot_bytes, registered */
 	uint8_t slots[ST_SLOTS];  /* enum st_slot_phase */
 	bool up, leaving, closed, engine_closed, owns;
+	struct sim_seat *seat; /* NULL: no devices */
 };
 
 struct st_master {
@@ -65,8 +67,10 @@ enum st_kind { ST_PUT, ST_GET, ST_REMOVE, ST_SWEEP, ST_RESOLVE };
 struct st_op {
 	struct st_world *world;
 	bool used, ended, has_deadline;
+	bool held; /* ended, and its buffer is not given back */
 	bool again; /* a put of bytes that were put before */
 	bool last; /* of the liveness phase: it must succeed or miss */
+	uint32_t tries; /* of that: over devices it may find only now that a connection is dead, and not in a lease's time */
 	bool gone; /* its client has crashed: what its end says is nobody's */
 	uint8_t kind;
 	uint32_t client, incarnation, key, put, slot, size;
@@ -87,6 +91,7 @@ struct st_batch {
 
 struct st_world {
 	struct sim *sim;
+	struct sim_fabric *fabric; /* NULL: TCP alone */
 	struct st_options options;
 	struct st_result *result;
 	struct st_client clients[ST_CLIENTS_MAX];
@@ -102,6 +107,7 @@ struct st_world {
 	struct st_key keys[ST_KEYS_MAX];
 	uint32_t issued;
 	uint32_t slot_bytes;
+	uint32_t retries; /* last ones that are to be tried again */
 	bool issuing, faults, closing, swallowed, logs;
 	unsigned char expected[ST_SLOT_BYTES];
 };
@@ -131,6 +137,7 @@ void st_master_finish(struct st_world *world, struct st_master *master);
 bool st_client_start(struct st_world *world, uint32_t index); /* false: no memory; it is tried again */
 void st_client_crash(struct st_client *client, bool host_dies);
 void st_client_leave(struct st_client *client); /* drains, closes, and comes again */
+void st_client_close(struct st_client *client); /* for good */
 void st_client_finish(struct st_client *client);
 void st_client_count(struct st_client *client);
 bool st_client_awake(const struct st_client *client);
@@ -155,5 +162,24 @@ void st_client_gone(struct st_world *world, const struct st_client *client); /* 
 
 /* st_faults.c */
 void st_fault(struct sim *sim, void *user, uint64_t argument);
+enum st_lost { ST_LOST_STOPS, ST_LOST_IS_ALONE, ST_LOST_CRASHES };
+/* This comes to the client in `ns`, if it is still the same. */
+void st_fault_at(struct st_world *world, struct st_client *client, enum st_lost how, uint64_t ns);
+
+/* st_rdma.c: nothing to do in a world without devices */
+void st_fabric_begin(struct st_world *world);
+void st_fabric_end(struct st_world *world);
+void st_fabric_fault(struct st_world *world, struct st_client *client);
+void st_fabric_heal(struct st_world *world);
+void st_fabric_check(struct st_world *world);
+void st_fabric_leave(struct st_world *world);
+uint64_t st_fabric_posted(const struct st_world *world);
+bool st_fabric_is_whole(const struct st_world *world); /* each client has devices */
+void st_seat_begin(struct st_client *client);
+int st_seat_make_engine(struct st_client *client, struct neap_engine_options *options, char *why, size_t why_size);
+bool st_seat_finish(struct st_client *client); /* true: all of the client is gone */
+bool st_seat_spoiled(const struct st_client *client); /* it can die, and not close */
+void st_seat_leaves(const struct st_client *client);
+void st_seat_count(const struct st_client *client);
 
 #endif

@@ -77,7 +77,8 @@ static int start_engine(struct st_client *client)
 		.local_name = address, .bind_address = address, .handshake_port = 15100, .requests_max = 512, .batches_max = 128, .peers_max = 16,
 		.sessions_max = 64, .regions_max = 64, .grants_max = 1024, .handshake_sessions_max = 32, .connect_timeout_ms = 500,
 		.handshake_timeout_ms = 500, .progress_timeout_ms = 1500, .drain_timeout_ms = 200};
-	int error = neap_engine_create(&client->engine, client->node->reactor, &options, why, sizeof why);
+	int error = client->seat ? st_seat_make_engine(client, &options, why, sizeof why)
+	                         : neap_engine_create(&client->engine, client->node->reactor, &options, why, sizeof why);
 	struct neap_memory memory = {.address = client->memory, .length = memory_bytes(client->world), .location = "cpu:0",
 	                             .access = NEAP_GRANT_ONLY};
 	return error ? error : neap_memory_register(client->engine, &memory, 1, NULL, why, sizeof why);
@@ -109,7 +110,9 @@ static int start_store(struct st_client *client)
 
 static void engine_over(void *user)
 {
-	((struct st_client *)user)->engine_closed = true;
+	struct st_client *client = user;
+	client->engine = NULL;
+	client->engine_closed = true;
 }
 
 static void store_over(void *user)
@@ -122,14 +125,18 @@ static void store_over(void *user)
 }
 
 /* Closes what there is, in the order that an application would. */
-static void close_client(struct sim_node *node, void *user)
+void st_client_close(struct st_client *client)
 {
-	struct st_client *client = user;
-	(void)node;
 	if (client->store && !client->closed)
 		(void)neap_store_close(client->store, store_over, client);
 	else if (client->engine && !client->closed)
 		(void)neap_engine_close(client->engine, engine_over, client);
+}
+
+static void close_client(struct sim_node *node, void *user)
+{
+	(void)node;
+	st_client_close(user);
 }
 
 void st_client_finish(struct st_client *client)
@@ -139,7 +146,7 @@ void st_client_finish(struct st_client *client)
 		return;
 	if (st_sabotage(world, ST_SABOTAGE_LEAK))
 		client->node->bytes_allocated += 8;
-	size_t left = sim_node_finish(client->node, close_client, client);
+	size_t left = st_seat_finish(client) ? 0 : sim_node_finish(client->node, close_client, client);
 	st_slots_check(client); /* also what came while it closed */
 	if (left)
 		st_violation(world, "client %u.%u leaves %zu bytes", client->index, client->incarnation, left);
@@ -170,6 +177,7 @@ bool st_client_start(struct st_world *world, uint32_t index)
 	client->memory = sim_memory_take(world->sim, memory_bytes(world));
 	for (uint32_t slot = 0; slot < ST_SLOTS; slot++)
 		st_slot_return(client, slot);
+	st_seat_begin(client);
 	int error = start_engine(client);
 	if (!error)
 		error = start_store(client);
@@ -200,6 +208,7 @@ static void bury(struct st_client *client)
 	client->memory = NULL;
 	client->store = NULL;
 	client->engine = NULL;
+	client->seat = NULL;
 }
 
 void st_client_crash(struct st_client *client, bool host_dies)
@@ -208,6 +217,8 @@ void st_client_crash(struct st_client *client, bool host_dies)
 	st_client_count(client);
 	st_client_gone(world, client);
 	sim_node_crash(client->node, host_dies);
+	if (client->seat)
+		sim_seat_kill(client->seat);
 	client->up = false;
 	bury(client);
 	ST_SEEN(world, client_crashed);
@@ -241,6 +252,7 @@ void st_client_leave(struct st_client *client)
 {
 	struct st_world *world = client->world;
 	st_client_count(client);
+	st_seat_leaves(client);
 	client->leaving = true;
 	if (sim_random_chance(st_chance(world), 500))
 		(void)neap_store_drain(client->store, 1000, drained, client);
@@ -298,4 +310,5 @@ void st_client_count(struct st_client *client)
 {
 	if (client->store)
 		neap_store_metrics(client->store, count, client->world);
+	st_seat_count(client);
 }

@@ -84,9 +84,54 @@ static void let_go(void *user)
 	struct st_client *client = client_of(op);
 	if (op->gone)
 		return;
+	if (!op->used || !op->held || (client && client->slots[op->slot] != ST_SLOT_HELD))
+		st_violation(op->world, "client %u: a buffer is given back that was not held", op->client);
 	if (client)
 		st_slot_return(client, op->slot);
 	free_op(op);
+}
+
+/* What has been silent for progress_timeout_ms is known by then. */
+#define LAST_TRIES 3u
+#define TRY_AGAIN_NS (3000 * MS)
+#define RETRIED_KEYS (ST_KEYS_MAX - ST_CLIENTS_MAX * LAST_TRIES) /* those that nobody else has */
+
+static bool get(struct st_world *world, struct st_client *client, uint32_t key, uint32_t last);
+static bool put(struct st_world *world, struct st_client *client, uint32_t key, uint32_t last);
+
+static void try_again(struct sim *sim, void *user, uint64_t argument)
+{
+	struct st_world *world = user;
+	struct st_client *client = &world->clients[argument & 0xff];
+	uint32_t key = argument >> 8 & 0xffff, tries = argument >> 25 & 0xff;
+	bool puts = argument >> 24 & 1;
+	(void)sim;
+	world->retries--;
+	if (puts) /* what the first one has become of is not known, maybe: another key */
+		key = RETRIED_KEYS + client->index * LAST_TRIES + tries - 1;
+	if (world->result->ok && client->store && !(puts ? put : get)(world, client, key, tries))
+		st_violation(world, "client %u takes no operation when nothing else is under way", client->index);
+}
+
+static bool shall_try_again(struct st_op *op, const struct neap_store_outcome *outcome)
+{
+	struct st_world *world = op->world;
+	bool failed = outcome->status != NEAP_STORE_SUCCESS && outcome->error != NEAP_STORE_OBJECT_NOT_FOUND;
+	if (!op->last || !world->fabric || op->tries >= LAST_TRIES || !failed)
+		return false;
+	world->retries++;
+	sim_after(world->sim, TRY_AGAIN_NS, try_again, world,
+	          op->client | (uint64_t)op->key << 8 | (uint64_t)(op->kind == ST_PUT) << 24 | (uint64_t)(op->tries + 1) << 25);
+	return true;
+}
+
+/* Somebody reads at once what has just been said to be there. */
+static void follow(struct sim *sim, void *user, uint64_t key);
+static void perhaps_follow(struct st_world *world, const struct st_op *op, const struct neap_store_outcome *outcome)
+{
+	uint32_t per_mille = world->options.follow_per_mille;
+	if (per_mille && !op->last && op->kind == ST_PUT && outcome->status == NEAP_STORE_SUCCESS && sim_random_chance(st_workload(world), per_mille))
+		sim_after(world->sim, 1, follow, world, op->key);
 }
 
 static void ended(struct st_op *op, const struct neap_store_outcome *outcome)
@@ -102,6 +147,8 @@ static void ended(struct st_op *op, const struct neap_store_outcome *outcome)
 	       op->key, op->client, op->put, op->size, outcome->status, outcome->error, outcome->created, outcome->why);
 	if (!client)
 		return;
+	if (shall_try_again(op, outcome))
+		op->last = false;
 	if (op->kind == ST_PUT) {
 		if (op->again)
 			st_again_ended(world, op, outcome);
@@ -116,12 +163,14 @@ static void ended(struct st_op *op, const struct neap_store_outcome *outcome)
 		st_get_ended(world, op, outcome, bytes);
 	}
 	count_outcome(world, op, outcome);
+	perhaps_follow(world, op, outcome);
 	if (outcome->status == NEAP_STORE_UNKNOWN && !op->again && st_client_awake(client)) {
 		op->unsettled = *outcome->unsettled;
 		resolve(world, client, op);
 	}
 	if (outcome->held) {
 		client->slots[op->slot] = ST_SLOT_HELD;
+		op->held = true;
 		return;
 	}
 	st_slot_return(client, op->slot);
@@ -230,7 +279,8 @@ static void perhaps_cancel(struct st_world *world, struct st_op *op)
 		sim_after(world->sim, sim_random_below(st_workload(world), 5 * MS), cancel, op, op->operation);
 }
 
-static bool put(struct st_world *world, struct st_client *client, uint32_t key, bool last)
+/* `last`: it is the last one's try of this number. 0: it is not the last. */
+static bool put(struct st_world *world, struct st_client *client, uint32_t key, uint32_t last)
 {
 	uint32_t slot = st_slot_take(client);
 	struct st_op *op = slot < ST_SLOTS && world->put_count < ST_PUTS_MAX ? new_op(world, client, ST_PUT, key) : NULL;
@@ -242,7 +292,8 @@ static bool put(struct st_world *world, struct st_client *client, uint32_t key, 
 		return false;
 	}
 	op->slot = slot;
-	op->last = last;
+	op->last = last > 0;
+	op->tries = last;
 	op->again = !last && world->keys[key].creators && sim_random_chance(st_workload(world), 150);
 	op->size = value_size(world);
 	op->put = op->again ? world->keys[key].creator : new_put(world, client, key, op->size);
@@ -267,7 +318,7 @@ static bool put(struct st_world *world, struct st_client *client, uint32_t key, 
 	return true;
 }
 
-static bool get(struct st_world *world, struct st_client *client, uint32_t key, bool last)
+static bool get(struct st_world *world, struct st_client *client, uint32_t key, uint32_t last)
 {
 	uint32_t slot = st_slot_take(client);
 	struct st_op *op = slot < ST_SLOTS ? new_op(world, client, ST_GET, key) : NULL;
@@ -279,7 +330,8 @@ static bool get(struct st_world *world, struct st_client *client, uint32_t key, 
 		return false;
 	}
 	op->slot = slot;
-	op->last = last;
+	op->last = last > 0;
+	op->tries = last;
 	op->size = world->slot_bytes;
 	st_key_text(key, text);
 	struct neap_key of = {text, (uint32_t)strlen(text)};
@@ -423,9 +475,9 @@ static void issue(struct st_world *world, struct st_client *client)
 	} else if (sim_random_chance(random, o->batch_per_mille)) {
 		batch(world, client, sim_random_chance(random, 500));
 	} else if (sim_random_chance(random, 450)) {
-		(void)put(world, client, key, false);
+		(void)put(world, client, key, 0);
 	} else {
-		(void)get(world, client, key, false);
+		(void)get(world, client, key, 0);
 	}
 }
 
@@ -446,13 +498,22 @@ void st_work(struct sim *sim, void *user, uint64_t argument)
 	sim_after(sim, 1 + sim_random_below(random, 2 * (uint64_t)world->options.work_period_us * 1000), st_work, world, 0);
 }
 
+static void follow(struct sim *sim, void *user, uint64_t key)
+{
+	struct st_world *world = user;
+	(void)sim;
+	struct st_client *client = &world->clients[sim_random_below(st_workload(world), world->options.clients)];
+	if (world->issuing && world->result->ok && st_client_awake(client))
+		(void)get(world, client, (uint32_t)key, 0);
+}
+
 void st_last_get(struct st_world *world, struct st_client *client, uint32_t key)
 {
-	if (!get(world, client, key, true))
+	if (!get(world, client, key, 1))
 		st_violation(world, "client %u takes no get when nothing else is under way", client->index);
 }
 
 bool st_last_put(struct st_world *world, struct st_client *client, uint32_t key)
 {
-	return put(world, client, key, true);
+	return put(world, client, key, 1);
 }

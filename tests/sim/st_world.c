@@ -19,6 +19,24 @@ void st_log(const struct st_world *world, const char *format, ...)
 	fputc('\n', stderr);
 }
 
+static int write_stderr(void *user, const void *bytes, size_t length)
+{
+	(void)user;
+	return fwrite(bytes, 1, length, stderr) == length ? NEAP_OK : NEAP_ESOCKET;
+}
+
+/* What the machines did last. */
+static void print_traces(const struct st_world *world)
+{
+	for (uint32_t i = 0; world->logs && i < world->options.clients; i++) {
+		const struct st_client *client = &world->clients[i];
+		if (!client->node || !client->node->reactor)
+			continue;
+		fprintf(stderr, "--- client %u.%u, node %u\n", i, client->incarnation, client->node->number);
+		(void)neap_trace_write_text(neap_reactor_dispatcher(client->node->reactor), write_stderr, NULL);
+	}
+}
+
 void st_violation(struct st_world *world, const char *format, ...)
 {
 	va_list arguments;
@@ -29,6 +47,7 @@ void st_violation(struct st_world *world, const char *format, ...)
 	vsnprintf(world->result->what, sizeof world->result->what, format, arguments);
 	va_end(arguments);
 	st_log(world, "VIOLATION: %s", world->result->what);
+	print_traces(world);
 }
 
 bool st_sabotage(struct st_world *world, enum st_sabotage sabotage)
@@ -114,6 +133,59 @@ void st_options_from_seed(uint64_t seed, struct st_options *o)
 	sim_destroy(sim);
 }
 
+static void draw_devices(struct sim_random *random, struct st_options *o)
+{
+	static const uint32_t depths[] = {1, 2, 8, 64, 256}, slices[] = {4096, 16384, 65536};
+	o->devices_max = 1 + (uint32_t)sim_random_below(random, 3);
+	o->tcp_per_mille = perhaps(random, 200, 200);
+	o->endpoints_max = sim_random_chance(random, 200) ? 8 + (uint32_t)sim_random_below(random, 8) : 64;
+	o->qps = 1 + (uint32_t)sim_random_below(random, 4);
+	o->depth = depths[sim_random_below(random, 5)];
+	o->completions_max = perhaps(random, 300, 8 + (uint32_t)sim_random_below(random, 60));
+	o->silence_retries = 1 + (uint32_t)sim_random_below(random, 7);
+	o->slice_bytes = slices[sim_random_below(random, 3)];
+	o->rail_pause_ms = 1 + (uint32_t)sim_random_below(random, 2000);
+	o->latency_max_us = 1u << sim_random_below(random, 13);
+	o->stray_max_us = perhaps(random, 700, 1u << sim_random_below(random, 21));
+	o->faults_port = perhaps(random, 500, 1);
+	o->faults_device = perhaps(random, 400, 1);
+	o->faults_cable = perhaps(random, 500, 1);
+	o->faults_calls = perhaps(random, 400, 1);
+	o->faults_helper = perhaps(random, 300, 1);
+	o->faults_retire = perhaps(random, 400, 1);
+	o->faults_late = perhaps(random, 600, 1);
+	o->faults_stop = perhaps(random, 500, 1);
+	o->faults_lost = perhaps(random, 500, 1);
+	o->faults_keep = perhaps(random, 300, 1);
+}
+
+void st_rdma_options_from_seed(uint64_t seed, struct st_options *o)
+{
+	static const uint32_t sizes[] = {8000, 40000, ST_SLOT_BYTES};
+	static const uint32_t leases[] = {300, 500, 1000, 3000};
+	st_options_from_seed(seed, o);
+	struct sim *sim = sim_create(seed);
+	struct sim_random *random = &sim->random[SIM_FAULTS];
+	draw_devices(random, o);
+	o->clients = 3 + (uint32_t)sim_random_below(random, 3); /* the network has room for 16 devices */
+	o->operations = 250;
+	o->value_bytes = sizes[sim_random_below(random, 3)];
+	o->inflight = 2 + (uint32_t)sim_random_below(random, 10);
+	o->follow_per_mille = perhaps(random, 700, 500);
+	o->lease_ms = leases[sim_random_below(random, 4)];
+	/* Besides, two devices are connected first, and the system takes its time for each step. */
+	uint32_t rounds_ms = 100 + (uint32_t)(FORWARD_CROSSINGS * sim->net.delay_max_ns / MS);
+	if (o->lease_ms < rounds_ms)
+		o->lease_ms = rounds_ms;
+	o->fault_period_ms = (o->fault_period_ms + 3) / 4;
+	if (o->faults_keep) { /* what a device refuses is asked for again for ten seconds */
+		o->work_period_us = 60000 + (uint32_t)sim_random_below(random, 100000);
+		o->fault_period_ms = o->fault_period_ms ? 100 + o->fault_period_ms : 0;
+		o->pause_max_ms = 1000 + (uint32_t)sim_random_below(random, 20000);
+	}
+	sim_destroy(sim);
+}
+
 /* --- phases ---------------------------------------------------------------------------------------------------------------------- */
 
 /* A master counts who falls silent, but not who was silent all the while from its start to the end of its recovery. */
@@ -143,7 +215,7 @@ static bool all_ended(void *user)
 {
 	struct st_world *world = user;
 	look_who_is_missed(world);
-	return !world->result->ok || st_idle(world);
+	return !world->result->ok || (st_idle(world) && world->retries == 0);
 }
 
 static bool all_known(void *user)
@@ -179,6 +251,7 @@ static void end_faults(struct st_world *world)
 {
 	world->faults = false;
 	sim_heal(world->sim);
+	st_fabric_heal(world);
 	for (uint32_t i = 0; i < world->options.clients; i++)
 		if (world->clients[i].node) {
 			sim_node_resume(world->clients[i].node);
@@ -244,6 +317,9 @@ static void write_all(struct st_world *world)
 		st_violation(world, "a put did not end within a minute although everything has healed");
 }
 
+/* Devices that failed are tried again every 5 s, queue pairs that are not destroyed every 10 s, three times. */
+#define DEVICES_BACK_NS (40000 * MS)
+
 static void liveness(struct st_world *world)
 {
 	struct sim *sim = world->sim;
@@ -259,17 +335,24 @@ static void liveness(struct st_world *world)
 	(void)sim_run_until(sim, never, world, 3000 * MS); /* what was lost to another owner goes */
 	if (sabotage_a_value(world))
 		(void)sim_run_until(sim, never, world, 1000 * MS);
+	if (world->fabric)
+		(void)sim_run_until(sim, never, world, DEVICES_BACK_NS);
+	uint64_t posted = st_fabric_posted(world);
 	read_all(world);
 	write_all(world);
 	if (!world->result->ok)
 		return;
 	(void)sim_run_until(sim, never, world, ((uint64_t)world->options.lease_ms * 2 + 3000) * MS);
 	check_quiet(world);
+	st_fabric_check(world);
+	if (st_fabric_is_whole(world) && st_fabric_posted(world) == posted)
+		st_violation(world, "nothing goes over devices after everything has healed");
 }
 
 static void close_all(struct st_world *world)
 {
 	world->closing = true;
+	st_fabric_leave(world);
 	for (uint32_t i = 0; i < world->options.clients; i++) {
 		struct st_client *client = &world->clients[i];
 		if (client->up)
@@ -284,6 +367,9 @@ static void close_all(struct st_world *world)
 	for (uint32_t i = 0; i < ST_OPS_MAX; i++)
 		if (world->ops[i].used && !world->ops[i].gone && !world->ops[i].ended)
 			st_violation(world, "an operation never ended, not even when its store closed");
+		else if (world->ops[i].used && !world->ops[i].gone && world->ops[i].held)
+			st_violation(world, "a buffer was never given back, not even when its engine closed");
+	st_fabric_end(world);
 }
 
 static void free_world(struct st_world *world)
@@ -321,6 +407,7 @@ void st_run(uint64_t seed, const struct st_options *options, struct st_result *r
 	result_p->options = world->options;
 	world->slot_bytes = world->options.value_bytes;
 	struct sim *sim = world->sim = sim_create(seed);
+	st_fabric_begin(world);
 	if (start_all(world)) {
 		(void)sim_run_until(sim, all_known, world, 20000 * MS);
 		world->issuing = world->faults = true;

@@ -19,6 +19,10 @@ enum st_sabotage {
 	ST_SABOTAGE_NEVER_END,      /* an outcome is swallowed */
 	ST_SABOTAGE_END_TWICE,
 	ST_SABOTAGE_LEAK,           /* memory of a node does not come back */
+	/* Devices that lie (tests/support/sim_verbs.h), all the while: */
+	ST_SABOTAGE_KEYS_STAY,      /* what they have let go of can still be written to */
+	ST_SABOTAGE_READS_EMPTY,    /* a READ of what is not there any more is done, and brings nothing */
+	ST_SABOTAGE_PLACES_LATER,   /* what is read behind a WRITE does not show that it was placed */
 	ST_SABOTAGE_COUNT,
 };
 
@@ -28,7 +32,11 @@ enum st_sabotage {
 	O(forward_per_mille) O(remote_per_mille) O(remove_per_mille) O(sweep_per_mille) O(cancel_per_mille)          \
 	O(deadline_per_mille) O(batch_per_mille) O(lease_ms) O(verify) O(drift_ppm) O(stable)                        \
 	O(fault_period_ms) O(pause_max_ms) O(faults_pause) O(faults_cut) O(faults_partition) O(faults_crash)         \
-	O(faults_leave) O(faults_master) O(faults_memory) O(sabotage)
+	O(faults_leave) O(faults_master) O(faults_memory) O(sabotage) O(follow_per_mille)                            \
+	O(devices_max) O(tcp_per_mille) O(endpoints_max) O(qps) O(depth) O(completions_max) O(silence_retries)       \
+	O(slice_bytes) O(rail_pause_ms) O(latency_max_us) O(stray_max_us) O(faults_port) O(faults_device)            \
+	O(faults_cable) O(faults_calls) O(faults_helper) O(faults_retire) O(faults_late) O(faults_stop)              \
+	O(faults_lost) O(faults_keep)
 
 struct st_options {
 #define ST_OPTION_FIELD(name) uint32_t name;
@@ -46,9 +54,15 @@ struct st_options {
 	S(master_restarted) S(master_recovered) S(paused) S(paused_beyond_lease) S(partitioned) S(cut) S(memory_failed)            \
 	S(clocks_drift) S(worked_after_faults)
 
+/* The same of a soak over devices. */
+#define ST_RDMA_SOMETIMES(S)                                                                                                   \
+	S(piece_posted) S(piece_repeated) S(stray_landed) S(stray_refused) S(port_down) S(device_lost) S(cable_cut) S(call_failed) \
+	S(helper_stalled) S(connections_retired) S(stopped_at_post) S(lost_with_packets) S(region_kept) S(peer_fenced)
+
 struct st_sometimes {
 #define ST_FIELD(name) uint64_t name;
 	ST_SOMETIMES(ST_FIELD)
+	ST_RDMA_SOMETIMES(ST_FIELD)
 #undef ST_FIELD
 };
 
@@ -64,5 +78,7 @@ struct st_result {
 /* One run: a safety phase with faults, a liveness phase without, close, leak checks. `options` NULL: all from the seed. */
 void st_run(uint64_t seed, const struct st_options *options, struct st_result *result_p);
 void st_options_from_seed(uint64_t seed, struct st_options *options_p);
+/* The same of a cluster over devices. */
+void st_rdma_options_from_seed(uint64_t seed, struct st_options *options_p);
 
 #endif

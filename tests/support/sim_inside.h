@@ -28,7 +28,7 @@ struct sim_stray {
 struct neap_verbs_context {
 	struct neap_verbs_context *next;
 	struct sim_verbs *sim;
-	const struct sim_process *process;
+	struct sim_process *process;
 	struct sim_device *device;
 	struct sim_signal signal;
 	struct neap_verbs_event events[SIM_EVENTS_MAX];
@@ -40,6 +40,7 @@ struct neap_verbs_context {
 struct neap_verbs_pd {
 	struct neap_verbs_context *context;
 	struct neap_verbs_mr *regions;
+	struct neap_verbs_mr *ghosts; /* of lies.keys_stay */
 	uint32_t users;
 };
 
@@ -49,6 +50,7 @@ struct neap_verbs_mr {
 	uint64_t address, length;
 	unsigned access;
 	struct neap_verbs_keys keys;
+	uint32_t refusals;
 };
 
 struct neap_verbs_channel {
@@ -74,6 +76,7 @@ struct sim_send {
 	unsigned char *bytes;         /* of a WRITE that has completed and is not in memory yet */
 	struct neap_verbs_mr *target; /* where they go; NULL: that is gone */
 	uint64_t due_ns;   /* when something happens to it next */
+	uint64_t posted_ns; /* its process was stopped before that; 0: it was not */
 	uint64_t first_ns; /* when it was first tried without success; 0: not yet */
 };
 
@@ -90,9 +93,17 @@ struct neap_verbs_qp {
 	uint32_t receive_head, receive_count;
 };
 
+/* In front of what is allocated. */
+struct sim_block {
+	struct sim_block *next, *previous;
+	const struct sim_process *process;
+	bool counts; /* as an object */
+};
+
 /* sim_verbs.c */
-void *sim_new(struct sim_verbs *sim, size_t bytes);
-void sim_delete(struct sim_verbs *sim, void *object);
+void *sim_new(const struct neap_verbs_context *context, size_t bytes);  /* an object */
+void *sim_room(const struct neap_verbs_context *context, size_t bytes); /* for it */
+void sim_delete(struct sim_verbs *sim, void *memory);
 uint64_t sim_random(struct sim_verbs *sim);
 uint64_t sim_now(const struct sim_verbs *sim);
 int sim_fails(struct sim_verbs *sim, enum sim_call call); /* 0, or the error that was asked for */
@@ -120,6 +131,7 @@ bool sim_is_cut(const struct sim_verbs *sim, const struct sim_device *a, const s
 void sim_place_rest(struct sim_send *send);
 /* sim_strays.c */
 void sim_strays_leave(const struct neap_verbs_qp *qp); /* it is about to be of no use: some of what it has sent is on its way */
+void sim_strays_add(struct neap_verbs_qp *qp, const struct sim_send *send); /* a WRITE that is placed when it likes: lies.places_later */
 uint64_t sim_strays_due(const struct sim_verbs *sim);   /* UINT64_MAX: none */
 void sim_strays_run(struct sim_verbs *sim, uint64_t now_ns);
 void sim_strays_end(struct sim_verbs *sim);

@@ -140,6 +140,8 @@ static bool judge(struct neap_verbs_qp *qp, const struct neap_verbs_send *what, 
 		return receive(qp, peer, what, status_p);
 	else if (!(peer->attributes.access & needed))
 		*status_p = NEAP_WC_REMOTE_INVALID_REQUEST;
+	else if (reads && qp->pd->context->sim->lies.reads_empty)
+		return true;
 	else if (what->length && !sim_region(peer->pd, true, what->rkey, what->remote, what->length, needed)) /* without bytes no key is looked at */
 		*status_p = NEAP_WC_REMOTE_ACCESS;
 	return true;
@@ -185,13 +187,17 @@ static void pop(struct neap_verbs_qp *qp)
 static void complete_head(struct neap_verbs_qp *qp, struct sim_send *send)
 {
 	bool failed = send->status != NEAP_WC_SUCCESS && send->status != NEAP_WC_FLUSHED;
+	bool written = send->status == NEAP_WC_SUCCESS && send->what.opcode == NEAP_VERBS_WRITE && send->what.length > 0;
+	bool later = written && qp->pd->context->sim->lies.places_later;
 	sim_complete(qp, send->what.id, send->status, 0);
 	send->completed = true;
-	if (send->status == NEAP_WC_SUCCESS && send->what.opcode == NEAP_VERBS_WRITE && send->what.length > 0)
+	if (later)
+		sim_strays_add(qp, send);
+	else if (written)
 		take_off(qp, send);
 	if (failed)
 		refuse(qp, send->status);
-	if (send->status != NEAP_WC_SUCCESS || send->what.opcode != NEAP_VERBS_WRITE || send->what.length == 0)
+	if (!written || later)
 		pop(qp);
 }
 
@@ -215,8 +221,9 @@ static void acknowledge(struct neap_verbs_qp *qp, struct sim_send *send)
 	struct neap_verbs_qp *peer = sim_peer_of(qp);
 	bool reads = succeeds(send) && send->what.opcode == NEAP_VERBS_READ;
 	bool whole = !reads || fetch(qp, peer, &send->what);
-	bool lies = !whole && !qp->pd->context->sim->reads_are_honest;
-	if (!whole && !lies)
+	bool honest = qp->pd->context->sim->reads_are_honest, empty = qp->pd->context->sim->lies.reads_empty;
+	bool lies = !whole && !honest && !empty;
+	if (!whole && honest)
 		send->status = NEAP_WC_REMOTE_ACCESS;
 	complete_head(qp, send);
 	if (!lies)

@@ -104,7 +104,7 @@ static void bury_regions(struct neap_verbs_context *context)
 		context->device->locked_bytes -= mr->length;
 	}
 	if (context->pd)
-		context->pd->regions = NULL;
+		context->pd->regions = NULL; /* ghosts are nobody's: its queue pairs are gone */
 }
 
 static void bury_contexts(const struct sim_process *process, struct sim_device *device)

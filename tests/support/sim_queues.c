@@ -17,7 +17,7 @@ static int create_channel(struct neap_verbs_context *context, struct neap_verbs_
 	*channel_p = NULL;
 	if (error)
 		return error;
-	struct neap_verbs_channel *channel = sim_new(context->sim, sizeof *channel);
+	struct neap_verbs_channel *channel = sim_new(context, sizeof *channel);
 	*channel = (struct neap_verbs_channel){.context = context};
 	sim_signal_begin(&channel->signal, context->sim, context->process);
 	context->users++;
@@ -56,9 +56,8 @@ static int create_cq(struct neap_verbs_context *context, uint32_t entries, struc
 	*cq_p = NULL;
 	if (error)
 		return error;
-	struct neap_verbs_cq *cq = sim_new(context->sim, sizeof *cq);
-	*cq = (struct neap_verbs_cq){.context = context, .channel = channel, .capacity = entries, .ring = calloc(entries, sizeof *cq->ring)};
-	assert(cq->ring);
+	struct neap_verbs_cq *cq = sim_new(context, sizeof *cq);
+	*cq = (struct neap_verbs_cq){.context = context, .channel = channel, .capacity = entries, .ring = sim_room(context, entries * sizeof *cq->ring)};
 	context->users++;
 	if (channel)
 		channel->users++;
@@ -73,7 +72,7 @@ static int destroy_cq(struct neap_verbs_cq *cq)
 	if (cq->channel)
 		cq->channel->users--;
 	cq->context->users--;
-	free(cq->ring);
+	sim_delete(cq->context->sim, cq->ring);
 	sim_delete(cq->context->sim, cq);
 	return 0;
 }
@@ -141,12 +140,11 @@ static int create_qp(struct neap_verbs_pd *pd, const struct neap_verbs_qp_option
 	*qp_p = NULL;
 	if (error)
 		return error;
-	struct neap_verbs_qp *qp = sim_new(sim, sizeof *qp);
+	struct neap_verbs_qp *qp = sim_new(pd->context, sizeof *qp);
 	*qp = (struct neap_verbs_qp){.next = sim->qps, .pd = pd, .cq = options->cq, .number = sim->next_qp++, .send_max = options->send_max,
 	                             .receive_max = options->receive_max};
-	qp->sends = calloc(options->send_max + 1u, sizeof *qp->sends);
-	qp->receives = calloc(options->receive_max + 1u, sizeof *qp->receives);
-	assert(qp->sends && qp->receives);
+	qp->sends = sim_room(pd->context, (options->send_max + 1u) * sizeof *qp->sends);
+	qp->receives = sim_room(pd->context, (options->receive_max + 1u) * sizeof *qp->receives);
 	sim->qps = qp;
 	pd->users++;
 	qp->cq->users++;
@@ -239,10 +237,21 @@ static int destroy_qp(struct neap_verbs_qp *qp)
 	drop_completions(qp);
 	qp->pd->users--;
 	qp->cq->users--;
-	free(qp->sends);
-	free(qp->receives);
+	sim_delete(sim, qp->sends);
+	sim_delete(sim, qp->receives);
 	sim_delete(sim, qp);
 	return 0;
+}
+
+/* Stopped here, it knows nothing of it: its next turn comes when it goes on. */
+static uint64_t perhaps_stop(struct sim_process *process)
+{
+	uint64_t now_ns = sim_now(process->sim);
+	if (process->stop_in && --process->stop_in == 0) {
+		process->posts_at_ns = now_ns + process->stop_ns;
+		process->stopped(process->user, process->stop_ns);
+	}
+	return process->posts_at_ns > now_ns ? process->posts_at_ns : 0;
 }
 
 static int post_one(struct neap_verbs_qp *qp, const struct neap_verbs_send *send)
@@ -256,6 +265,7 @@ static int post_one(struct neap_verbs_qp *qp, const struct neap_verbs_send *send
 		return -ENOMEM;
 	struct sim_send *slot = &qp->sends[(qp->send_head + qp->send_count++) % (qp->send_max + 1)];
 	*slot = (struct sim_send){.what = *send};
+	slot->due_ns = slot->posted_ns = perhaps_stop(qp->pd->context->process);
 	return 0;
 }
 

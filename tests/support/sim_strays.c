@@ -41,6 +41,8 @@ void sim_strays_leave(const struct neap_verbs_qp *qp)
 	for (uint32_t i = 0; i < qp->send_count && i < most; i++) {
 		const struct sim_send *send = &qp->sends[(qp->send_head + i) % (qp->send_max + 1)];
 		const struct neap_verbs_send *what = &send->what;
+		if (send->posted_ns > sim_now(sim))
+			break;
 		if ((send->executed && send->status == NEAP_WC_SUCCESS) || what->opcode != NEAP_VERBS_WRITE ||
 		    !sim_region(qp->pd, false, what->lkey, what->local, what->length, 0))
 			continue;
@@ -48,6 +50,16 @@ void sim_strays_leave(const struct neap_verbs_qp *qp)
 		(*tail)->due_ns = due_ns += delay_ns(sim);
 		tail = &(*tail)->next;
 	}
+}
+
+void sim_strays_add(struct neap_verbs_qp *qp, const struct sim_send *send)
+{
+	struct sim_verbs *sim = qp->pd->context->sim;
+	struct sim_stray **tail = &sim->strays;
+	while (*tail)
+		tail = &(*tail)->next;
+	*tail = stray_of(qp, sim_peer_of(qp), &send->what);
+	(*tail)->due_ns = sim_now(sim) + delay_ns(sim);
 }
 
 static bool waits(const struct sim_verbs *sim, const struct sim_stray *stray)

@@ -29,18 +29,48 @@ uint64_t sim_now(const struct sim_verbs *sim)
 	return sim->clock ? sim->clock->now_ns(sim->clock->user) : neap_now(sim->reactor);
 }
 
-void *sim_new(struct sim_verbs *sim, size_t bytes)
+#define BLOCK_BYTES ((sizeof(struct sim_block) + 15) / 16 * 16)
+
+static void *allocate(struct sim_verbs *sim, const struct sim_process *process, size_t bytes, bool counts)
 {
-	void *object = calloc(1, bytes);
-	assert(object);
-	sim->objects++;
-	return object;
+	struct sim_block *block = calloc(1, BLOCK_BYTES + bytes);
+	assert(block);
+	*block = (struct sim_block){.next = sim->blocks, .process = process, .counts = counts};
+	if (sim->blocks)
+		sim->blocks->previous = block;
+	sim->blocks = block;
+	sim->objects += counts;
+	return (char *)block + BLOCK_BYTES;
 }
 
-void sim_delete(struct sim_verbs *sim, void *object)
+void *sim_new(const struct neap_verbs_context *context, size_t bytes)
 {
-	sim->objects--;
-	free(object);
+	return allocate(context->sim, context->process, bytes, true);
+}
+
+void *sim_room(const struct neap_verbs_context *context, size_t bytes)
+{
+	return allocate(context->sim, context->process, bytes, false);
+}
+
+void sim_delete(struct sim_verbs *sim, void *memory)
+{
+	struct sim_block *block = (struct sim_block *)(void *)((char *)memory - BLOCK_BYTES);
+	if (block->next)
+		block->next->previous = block->previous;
+	*(block->previous ? &block->previous->next : &sim->blocks) = block->next;
+	sim->objects -= block->counts;
+	free(block);
+}
+
+void sim_process_abandon(struct sim_process *process)
+{
+	assert(process->dead);
+	for (struct sim_block *block = process->sim->blocks; block; block = block->next)
+		if (block->process == process) {
+			process->sim->objects -= block->counts;
+			block->counts = false;
+		}
 }
 
 /* --- devices */
@@ -74,14 +104,14 @@ static struct sim_device *find(const struct sim_process *process, const char *na
 
 static int open_device(void *user, const char *name, struct neap_verbs_context **context_p)
 {
-	const struct sim_process *process = user;
+	struct sim_process *process = user;
 	struct sim_verbs *sim = process->sim;
 	struct sim_device *device = find(process, name);
 	int error = sim_fails(sim, SIM_OPEN);
 	*context_p = NULL;
 	if (error || !device || device->forbidden)
 		return error ? error : device ? -EACCES : -ENODEV;
-	struct neap_verbs_context *context = sim_new(sim, sizeof *context);
+	struct neap_verbs_context *context = allocate(sim, process, sizeof *context, true);
 	*context = (struct neap_verbs_context){.next = device->contexts, .sim = sim, .process = process, .device = device};
 	sim_signal_begin(&context->signal, sim, process);
 	device->contexts = context;
@@ -155,7 +185,7 @@ static int allocate_pd(struct neap_verbs_context *context, struct neap_verbs_pd 
 	*pd_p = NULL;
 	if (error)
 		return error;
-	*pd_p = sim_new(context->sim, sizeof **pd_p);
+	*pd_p = sim_new(context, sizeof **pd_p);
 	(*pd_p)->context = context;
 	context->pd = *pd_p;
 	context->users++;
@@ -197,9 +227,9 @@ static int register_memory(struct neap_verbs_pd *pd, void *address, uint64_t len
 	*mr_p = NULL;
 	if (error)
 		return error;
-	struct neap_verbs_mr *mr = sim_new(sim, sizeof *mr);
+	struct neap_verbs_mr *mr = sim_new(pd->context, sizeof *mr);
 	uint32_t key = sim->next_key += 0x101; /* lkey and rkey differ: they are not the same thing */
-	*mr = (struct neap_verbs_mr){pd->regions, pd, (uint64_t)(uintptr_t)address, length, access, {key, key ^ 0x80000000u}};
+	*mr = (struct neap_verbs_mr){pd->regions, pd, (uint64_t)(uintptr_t)address, length, access, {key, key ^ 0x80000000u}, 0};
 	pd->regions = mr;
 	pd->users++;
 	device->regions++;
@@ -210,13 +240,29 @@ static int register_memory(struct neap_verbs_pd *pd, void *address, uint64_t len
 	return 0;
 }
 
+#define REFUSALS_MAX 10u /* those who asked give up */
+
+static void leave_ghost(const struct neap_verbs_mr *mr)
+{
+	struct neap_verbs_mr *ghost = sim_room(mr->pd->context, sizeof *ghost);
+	*ghost = *mr;
+	ghost->next = mr->pd->ghosts;
+	mr->pd->ghosts = ghost;
+}
+
 static int deregister_memory(struct neap_verbs_mr *mr)
 {
 	struct neap_verbs_pd *pd = mr->pd;
 	struct neap_verbs_mr **at = &pd->regions;
 	int error = sim_fails(pd->context->sim, SIM_DEREGISTER);
+	if (!error && pd->context->device->keeps && !pd->context->lost)
+		error = -EIO;
+	if (error && ++mr->refusals >= REFUSALS_MAX)
+		pd->context->process->spoiled = true;
 	if (error)
 		return error;
+	if (pd->context->sim->lies.keys_stay && *at)
+		leave_ghost(mr);
 	sim_network_settle(pd->context->sim, mr, NULL);
 	while (*at && *at != mr)
 		at = &(*at)->next;
@@ -230,14 +276,21 @@ static int deregister_memory(struct neap_verbs_mr *mr)
 	return 0;
 }
 
+static struct neap_verbs_mr *find_key(struct neap_verbs_mr *mr, bool remote, uint32_t key)
+{
+	while (mr && (remote ? mr->keys.rkey : mr->keys.lkey) != key)
+		mr = mr->next;
+	return mr;
+}
+
 struct neap_verbs_mr *sim_region(const struct neap_verbs_pd *pd, bool remote, uint32_t key, uint64_t address, uint64_t length,
                                  unsigned access)
 {
-	for (struct neap_verbs_mr *mr = pd->regions; mr; mr = mr->next)
-		if ((remote ? mr->keys.rkey : mr->keys.lkey) == key)
-			return address >= mr->address && length <= mr->length && address - mr->address <= mr->length - length &&
-			       (mr->access & access) == access ? mr : NULL;
-	return NULL;
+	struct neap_verbs_mr *mr = find_key(pd->regions, remote, key);
+	if (!mr && remote)
+		mr = find_key(pd->ghosts, remote, key);
+	return mr && address >= mr->address && length <= mr->length && address - mr->address <= mr->length - length &&
+	       (mr->access & access) == access ? mr : NULL;
 }
 
 /* --- what happens to devices */
@@ -352,6 +405,10 @@ void sim_verbs_end(struct sim_verbs *sim)
 	if (sim->overruns && !sim->overruns_allowed)
 		fprintf(stderr, "%u completions did not fit their CQ\n", sim->overruns);
 	assert(sim->objects == 0 && (sim->overruns == 0 || sim->overruns_allowed));
+	for (struct sim_block *block; (block = sim->blocks);) {
+		sim->blocks = block->next;
+		free(block);
+	}
 }
 
 struct sim_device *sim_verbs_add(struct sim_verbs *sim, const char *name)

@@ -51,6 +51,7 @@ enum sim_call {
 struct sim_device {
 	char name[NEAP_TOPOLOGY_NAME_SIZE];
 	bool present, forbidden; /* opening answers -ENODEV, -EACCES */
+	bool keeps;              /* it does not let go of regions: -EIO */
 	struct neap_verbs_device_limits limits;
 	struct neap_verbs_port port;
 	struct neap_gid_entry gids[8];
@@ -75,11 +76,24 @@ struct sim_process {
 	uint32_t devices;              /* it has, by bit */
 	void (*signaled)(void *user);  /* a descriptor has become ready that only sim_verbs_ready knows; NULL: they are the system's */
 	void *user;
-	bool dead;
+	bool dead, spoiled; /* spoiled: a device has refused ten times to let go of memory of it */
+	/* It is stopped in the midst of its `stop_in`th post from now (0: it is not): `stopped` is called, and what it posts from there to the end
+	 * of its turn reaches the device `stop_ns` later. */
+	uint32_t stop_in;
+	uint64_t stop_ns, posts_at_ns;
+	void (*stopped)(void *user, uint64_t ns);
+};
+
+/* What no device does: with one of them, whoever stands on what devices promise must be seen to fail. */
+struct sim_lies {
+	bool keys_stay;    /* a region that was deregistered can be written to */
+	bool reads_empty;  /* a READ of a region that is not there any more is done, and the queue pair works on */
+	bool places_later; /* what is behind a WRITE does not wait for its placement */
 };
 
 struct sim_stray;
 struct sim_signal;
+struct sim_block;
 struct sim_verbs {
 	struct neap_verbs verbs;     /* the one process of tests that have no others: it has all devices */
 	struct sim_process process;
@@ -101,8 +115,10 @@ struct sim_verbs {
 	int fail_with[SIM_CALLS];
 	uint64_t calls[SIM_CALLS];
 	uint32_t objects; /* alive */
+	struct sim_block *blocks; /* and what they consist of */
 	uint32_t next_key, next_qp;
 	struct neap_verbs_qp *qps;
+	struct sim_lies lies;
 	bool reads_are_honest; /* a READ whose region goes midway is refused, as InfiniBand has it; Soft-RoCE calls it done (fences.md 4) */
 	uint32_t overruns;
 	bool overruns_allowed;
@@ -119,6 +135,8 @@ void sim_process_begin(struct sim_process *process, struct sim_verbs *sim, uint3
 /* It dies, and the kernel takes what it had: queue pairs and regions are gone for everybody else. To what the dead one still calls it is as
  * if its devices were lost: what its sends were owed has come, and all can be destroyed. */
 void sim_process_kill(struct sim_process *process);
+/* It is dead, and will not destroy what it had: that does not count as left. */
+void sim_process_abandon(struct sim_process *process);
 unsigned sim_verbs_ready(const struct sim_verbs *sim, int fd); /* NEAP_READABLE, or 0 */
 /* The cable between two devices: what is sent while it is cut is held back, by the device or on the way. */
 void sim_verbs_cut(struct sim_verbs *sim, const struct sim_device *a, const struct sim_device *b, bool cut);
