@@ -26,6 +26,7 @@ static void usage(FILE *out)
 	      "  --seconds S          stop after S seconds of real time; --minutes M: after M minutes\n"
 	      "  --demand-sometimes   fail when a condition that a soak must see was never seen\n"
 	      "  --save FILE          where a failing seed of the store's cluster goes (default neap-sim-SEED.replay)\n"
+	      "  --sabotage N         stores: with a mistake of the harness or lies of devices (enum st_sabotage); prints how many seeds find it\n"
 	      "  --replay FILE        runs such a file; 0 when it runs clean\n", out);
 }
 
@@ -71,6 +72,7 @@ int main(int argc, char **argv)
 		{"seed", required_argument, NULL, 's'},    {"first", required_argument, NULL, 'f'}, {"seeds", required_argument, NULL, 'n'},
 		{"seconds", required_argument, NULL, 't'}, {"minutes", required_argument, NULL, 'm'}, {"demand-sometimes", no_argument, NULL, 'd'},
 		{"world", required_argument, NULL, 'w'},   {"replay", required_argument, NULL, 'r'}, {"save", required_argument, NULL, 'o'},
+		{"sabotage", required_argument, NULL, 'b'},
 		{"verbose", no_argument, NULL, 'v'},       {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
 	for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
 		switch (option) {
@@ -92,6 +94,7 @@ int main(int argc, char **argv)
 			return 2;
 		case 'r': replay = optarg; break;
 		case 'o': arguments.save = optarg; break;
+		case 'b': arguments.sabotage = (uint32_t)strtoul(optarg, NULL, 0); break;
 		case 'v': arguments.verbose = true; break;
 		case 'h': usage(stdout); return 0;
 		default: usage(stderr); return 2;

@@ -9,6 +9,7 @@ struct sim_arguments {
 	uint64_t first, count;
 	double seconds; /* 0: no limit */
 	bool verbose, demand_sometimes;
+	uint32_t sabotage; /* of stores: enum st_sabotage. It is counted in how many seeds it is found */
 	const char *save; /* a failing seed is written there, for --replay; NULL: neap-sim-SEED.replay */
 };
 

@@ -190,8 +190,31 @@ static int missing(const struct st_sometimes *total, bool devices, bool demand)
 	return demand ? count : 0;
 }
 
+/* How many seeds find a mistake that is made on purpose. */
+static int run_sabotaged(const struct sim_arguments *arguments, bool devices)
+{
+	double end = sim_seconds_now() + arguments->seconds;
+	uint64_t ran = 0, occasions = 0, found = 0;
+	for (uint64_t seed = arguments->first; ran < arguments->count && (arguments->seconds <= 0 || sim_seconds_now() < end); seed++, ran++) {
+		struct st_result result;
+		struct st_options options;
+		(devices ? st_rdma_options_from_seed : st_options_from_seed)(seed, &options);
+		options.sabotage = arguments->sabotage;
+		st_run(seed, &options, &result);
+		occasions += result.sabotaged;
+		found += result.sabotaged && !result.ok;
+		if (arguments->verbose || (result.sabotaged && !result.ok && found < 4))
+			printf("seed %" PRIu64 ": %s\n", seed, result.ok ? "not found" : result.what);
+	}
+	printf("simulation, stores%s, sabotage %u: found in %" PRIu64 " of %" PRIu64 " seeds that had an occasion, of %" PRIu64 "\n",
+	       devices ? " over devices" : "", arguments->sabotage, found, occasions, ran);
+	return found == 0;
+}
+
 static int run_seeds(const struct sim_arguments *arguments, bool devices)
 {
+	if (arguments->sabotage)
+		return run_sabotaged(arguments, devices);
 	double end = sim_seconds_now() + arguments->seconds, virtual_seconds = 0;
 	struct st_sometimes sometimes = {0};
 	uint64_t ran = 0, operations = 0, succeeded = 0, unknown = 0;

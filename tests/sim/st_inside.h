@@ -107,6 +107,7 @@ struct st_world {
 	struct st_key keys[ST_KEYS_MAX];
 	uint32_t issued;
 	uint32_t slot_bytes;
+	uint32_t last_large; /* values that were got in the end, and do not travel inside a call */
 	uint32_t retries; /* last ones that are to be tried again */
 	bool issuing, faults, closing, swallowed, logs;
 	unsigned char expected[ST_SLOT_BYTES];
@@ -129,6 +130,7 @@ __attribute__((format(printf, 2, 3))) void st_log(const struct st_world *world, 
 bool st_sabotage(struct st_world *world, enum st_sabotage sabotage);
 /* Nothing has happened that may take a value away, or let a second one in: not even a client that was silent for too long. */
 bool st_is_stable(const struct st_world *world);
+bool st_owner_was_given_up(const struct st_world *world);
 
 /* st_node.c */
 void st_master_start(struct st_world *world, bool first);

@@ -69,6 +69,18 @@ bool st_is_stable(const struct st_world *world)
 	return stable;
 }
 
+/* Who was silent for that long may come back with all his values: who removes meanwhile does not reach him. */
+bool st_owner_was_given_up(const struct st_world *world)
+{
+	struct neap_local_directory_stats stats;
+	uint64_t crashed = 0;
+	for (uint32_t i = 0; world->fabric && i < world->master_count; i++) {
+		neap_local_directory_stats(world->masters[i].local, &stats);
+		crashed += stats.crashed;
+	}
+	return crashed > 0;
+}
+
 /* --- options -------------------------------------------------------------------------------------------------------------------- */
 
 static uint32_t perhaps(struct sim_random *random, uint32_t per_mille, uint32_t value)
@@ -177,7 +189,7 @@ void st_rdma_options_from_seed(uint64_t seed, struct st_options *o)
 	uint32_t rounds_ms = 100 + (uint32_t)(FORWARD_CROSSINGS * sim->net.delay_max_ns / MS);
 	if (o->lease_ms < rounds_ms)
 		o->lease_ms = rounds_ms;
-	o->fault_period_ms = (o->fault_period_ms + 3) / 4;
+	o->fault_period_ms = o->fault_period_ms ? 8 + o->fault_period_ms / 4 : 0;
 	if (o->faults_keep) { /* what a device refuses is asked for again for ten seconds */
 		o->work_period_us = 60000 + (uint32_t)sim_random_below(random, 100000);
 		o->fault_period_ms = o->fault_period_ms ? 100 + o->fault_period_ms : 0;
@@ -319,6 +331,8 @@ static void write_all(struct st_world *world)
 
 /* Devices that failed are tried again every 5 s, queue pairs that are not destroyed every 10 s, three times. */
 #define DEVICES_BACK_NS (40000 * MS)
+/* Of so many values that did not fit into a call some have an owner elsewhere, and lie in one slab. */
+#define LARGE_ENOUGH 10u
 
 static void liveness(struct st_world *world)
 {
@@ -345,7 +359,7 @@ static void liveness(struct st_world *world)
 	(void)sim_run_until(sim, never, world, ((uint64_t)world->options.lease_ms * 2 + 3000) * MS);
 	check_quiet(world);
 	st_fabric_check(world);
-	if (st_fabric_is_whole(world) && st_fabric_posted(world) == posted)
+	if (st_fabric_is_whole(world) && world->last_large >= LARGE_ENOUGH && st_fabric_posted(world) == posted)
 		st_violation(world, "nothing goes over devices after everything has healed");
 }
 
