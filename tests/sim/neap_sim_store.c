@@ -190,6 +190,15 @@ static int missing(const struct st_sometimes *total, bool devices, bool demand)
 	return demand ? count : 0;
 }
 
+static void print_sometimes(const struct st_sometimes *total)
+{
+#define ST_PRINT(name) printf(" " #name " %" PRIu64, total->name);
+	ST_SOMETIMES(ST_PRINT)
+	ST_RDMA_SOMETIMES(ST_PRINT)
+#undef ST_PRINT
+	putchar('\n');
+}
+
 /* How many seeds find a mistake that is made on purpose. ST_SABOTAGE_COUNT or more: it is in the library that was built. */
 static int run_sabotaged(const struct sim_arguments *arguments, bool devices)
 {
@@ -246,6 +255,8 @@ static int run_seeds(const struct sim_arguments *arguments, bool devices)
 		unknown += result.unknown;
 		virtual_seconds += (double)result.virtual_ns / 1e9;
 	}
+	if (arguments->verbose)
+		print_sometimes(&sometimes);
 	printf("simulation, stores%s: %" PRIu64 " seeds from %" PRIu64 ", %d failed; %" PRIu64 " operations, %" PRIu64 " succeeded, %" PRIu64
 	       " of unknown outcome; %.0f virtual seconds\n",
 	       devices ? " over devices" : "", ran, arguments->first, failed, operations, succeeded, unknown, virtual_seconds);

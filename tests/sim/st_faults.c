@@ -67,25 +67,59 @@ static void stand_alone(struct st_world *world, uint32_t client)
 	ST_SEEN(world, partitioned);
 }
 
-static void is_lost(struct sim *sim, void *user, uint64_t argument)
+#define CUTS 3u /* there are connections for calls both ways, and of engines */
+
+static void lose_connections(struct st_world *world, uint32_t client)
+{
+	for (uint32_t i = 0; i < CUTS * world->options.clients; i++) {
+		uint32_t other = i % world->options.clients;
+		if (other != client && sim_cut_one(world->sim, client + 1, other + 1, true))
+			ST_SEEN(world, cut);
+	}
+}
+
+static void lose_client(struct st_world *world, struct st_client *client, enum st_lost how)
+{
+	switch (how) {
+	case ST_LOST_STOPS:
+		pause_one(world, client);
+		break;
+	case ST_LOST_STOPS_LONG:
+		sim_node_pause(client->node, ST_KEPT_NS);
+		break;
+	case ST_LOST_IS_ALONE:
+		stand_alone(world, client->index);
+		break;
+	case ST_LOST_CRASHES:
+		if (!client->leaving && room_for_another(world))
+			st_client_crash(client, sim_random_chance(st_chance(world), 300));
+		break;
+	case ST_LOST_CONNECTIONS:
+		lose_connections(world, client->index);
+		break;
+	}
+	ST_SEEN(world, lost_with_packets);
+}
+
+#define LOOKS_MAX 400u
+#define LOOK_NS (MS / 2)
+
+static void look_whether_busy(struct sim *sim, void *user, uint64_t argument)
 {
 	struct st_client *client = user;
 	struct st_world *world = client->world;
 	enum st_lost how = (enum st_lost)(argument & 0xff);
-	(void)sim;
-	if (!client->up || client->incarnation != argument >> 8 || !world->faults || !world->result->ok)
+	if (!client->up || client->incarnation != argument >> 32 || !world->faults || !world->result->ok)
 		return;
-	if (how == ST_LOST_STOPS)
-		pause_one(world, client);
-	else if (how == ST_LOST_IS_ALONE)
-		stand_alone(world, client->index);
-	else if (!client->leaving && room_for_another(world))
-		st_client_crash(client, sim_random_chance(st_chance(world), 300));
+	if (how == ST_LOST_CONNECTIONS ? sim_process_reads(&client->seat->process) : sim_process_writes(&client->seat->process))
+		lose_client(world, client, how);
+	else if ((argument >> 8 & 0xffff) < LOOKS_MAX)
+		sim_after(sim, LOOK_NS, look_whether_busy, client, argument + 256);
 }
 
-void st_fault_at(struct st_world *world, struct st_client *client, enum st_lost how, uint64_t ns)
+void st_fault_when_busy(struct st_world *world, struct st_client *client, enum st_lost how)
 {
-	sim_after(world->sim, ns, is_lost, client, (uint64_t)client->incarnation << 8 | how);
+	sim_after(world->sim, 1 + sim_random_below(st_chance(world), MS), look_whether_busy, client, (uint64_t)client->incarnation << 32 | how);
 }
 
 /* --- one thing after the other ------------------------------------------------------------------------------------------------ */

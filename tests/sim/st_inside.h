@@ -22,6 +22,7 @@
 #define ST_MASTERS_MAX 12u
 #define ST_BATCH_MAX 4u
 #define ST_LEAST_VALUE 16u
+#define ST_KEPT_NS (20000 * MS) /* longer than a lease and the ten tries to deregister */
 
 enum st_slot_phase { ST_SLOT_CANARY, ST_SLOT_BUSY, ST_SLOT_HELD };
 
@@ -164,9 +165,9 @@ void st_client_gone(struct st_world *world, const struct st_client *client); /* 
 
 /* st_faults.c */
 void st_fault(struct sim *sim, void *user, uint64_t argument);
-enum st_lost { ST_LOST_STOPS, ST_LOST_IS_ALONE, ST_LOST_CRASHES };
-/* This comes to the client in `ns`, if it is still the same. */
-void st_fault_at(struct st_world *world, struct st_client *client, enum st_lost how, uint64_t ns);
+enum st_lost { ST_LOST_STOPS, ST_LOST_STOPS_LONG, ST_LOST_IS_ALONE, ST_LOST_CRASHES, ST_LOST_CONNECTIONS };
+/* This comes to the client when WRITEs of it (of the last one, READs) are on their way, if that is soon. */
+void st_fault_when_busy(struct st_world *world, struct st_client *client, enum st_lost how);
 
 /* st_rdma.c: nothing to do in a world without devices */
 void st_fabric_begin(struct st_world *world);

@@ -100,6 +100,7 @@ static int start_store(struct st_client *client)
 		.direction = o->forward_per_mille > 500 ? NEAP_FORWARD : NEAP_REVERSE,
 		.placement = {.set = true, .remote_weight = o->remote_per_mille / 1000.0, .local_write_waterline = 0.5},
 		.verify = o->verify,
+		.no_inline = o->no_inline,
 		.operations_max = 64,
 		.deadline_ms = 8000,
 		.route_cache_bytes = 65536,

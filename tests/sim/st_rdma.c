@@ -128,21 +128,19 @@ static void hold_packets_back(struct st_world *world, uint32_t client, uint64_t 
 		}
 }
 
-/* With some of it under way, if it is busy: then it dies, stands still, or hears of nobody. */
+/* With WRITEs of his held back: then it dies, stands still, or hears of nobody. */
 static void lost_with_packets(struct st_world *world, struct st_client *client)
 {
 	const struct st_options *o = &world->options;
 	struct sim_random *random = st_chance(world);
-	uint64_t ns = 1 + sim_random_below(random, (uint64_t)o->pause_max_ms * MS);
 	uint32_t how = (uint32_t)sim_random_below(random, 3);
-	hold_packets_back(world, client->index, ns);
-	ST_SEEN(world, lost_with_packets);
+	hold_packets_back(world, client->index, 1 + sim_random_below(random, (uint64_t)o->pause_max_ms * MS));
 	if (how == 0 && o->faults_crash)
-		st_fault_at(world, client, ST_LOST_CRASHES, 1 + sim_random_below(random, 100 * MS));
+		st_fault_when_busy(world, client, ST_LOST_CRASHES);
 	else if (how == 1 && o->faults_partition)
-		st_fault_at(world, client, ST_LOST_IS_ALONE, 1 + sim_random_below(random, 100 * MS));
+		st_fault_when_busy(world, client, ST_LOST_IS_ALONE);
 	else
-		st_fault_at(world, client, ST_LOST_STOPS, 1 + sim_random_below(random, 100 * MS));
+		st_fault_when_busy(world, client, ST_LOST_STOPS);
 }
 
 static void lets_go(struct sim *sim, void *user, uint64_t device)
@@ -193,6 +191,27 @@ static void device_keeps(struct st_world *world, const struct st_client *client)
 	ST_SEEN(world, region_kept);
 }
 
+/* For so long that those who ask have given up, its packets are held back, and nobody else's device lets go. */
+static void lost_for_long(struct st_world *world, struct st_client *client)
+{
+	struct sim_fabric *fabric = world->fabric;
+	hold_packets_back(world, client->index, ST_KEPT_NS - 1 - sim_random_below(st_chance(world), 6000 * MS));
+	st_fault_when_busy(world, client, ST_LOST_STOPS_LONG);
+	for (uint32_t i = 0; i < world->options.clients; i++)
+		for (uint32_t k = 0; i != client->index && k < fabric->count[i] && !world->clients[i].leaving; k++) {
+			fabric->verbs.devices[fabric->first[i] + k].keeps = true;
+			sim_after(world->sim, ST_KEPT_NS, lets_go, fabric, fabric->first[i] + k);
+		}
+	ST_SEEN(world, region_kept);
+}
+
+/* Who reads does not hear that the owner has given him up, and READs take longer than the new key. */
+static void connections_are_lost(struct st_world *world, struct st_client *client)
+{
+	world->fabric->verbs.latency_max_ns = (UINT64_C(1) << sim_random_below(st_chance(world), 5)) * MS;
+	st_fault_when_busy(world, client, ST_LOST_CONNECTIONS);
+}
+
 void st_fabric_fault(struct st_world *world, struct st_client *client)
 {
 	const struct st_options *o = &world->options;
@@ -208,11 +227,15 @@ void st_fabric_fault(struct st_world *world, struct st_client *client)
 		break;
 	case 1:
 		if (o->faults_lost && seated)
-			lost_with_packets(world, client);
+			(o->faults_keep && sim_random_chance(st_chance(world), 300) ? lost_for_long : lost_with_packets)(world, client);
 		break;
 	case 2:
 		if (o->faults_keep && seated && !client->leaving)
 			device_keeps(world, client);
+		break;
+	case 3:
+		if (o->faults_cut && o->faults_late && seated)
+			connections_are_lost(world, client);
 		break;
 	default:
 		sim_fabric_fault(world->fabric, &may, seated ? client->seat : NULL, st_client_awake(client) ? engine_of(client) : NULL);

@@ -180,7 +180,17 @@ void st_rdma_options_from_seed(uint64_t seed, struct st_options *o)
 	struct sim_random *random = &sim->random[SIM_FAULTS];
 	draw_devices(random, o);
 	o->clients = 3 + (uint32_t)sim_random_below(random, 3); /* the network has room for 16 devices */
-	o->operations = 250;
+	o->accessors = 1 + (uint32_t)sim_random_below(random, o->clients - 2);
+	o->operations = 300;
+	o->no_inline = perhaps(random, 500, 1);
+	o->remote_per_mille = sim_random_chance(random, 700) ? 1000 : 800;
+	if (o->stable && sim_random_chance(random, 500)) { /* every value has its memory for itself there */
+		o->stable = 0;
+		draw_faults(random, o);
+	}
+	o->keys = o->stable ? 50 : 2 + (uint32_t)sim_random_below(random, 20);
+	o->tier_bytes = o->stable ? 8u << 20 : 2u << 20;
+	o->remove_per_mille = o->stable ? 0 : 100 + (uint32_t)sim_random_below(random, 200);
 	o->value_bytes = sizes[sim_random_below(random, 3)];
 	o->inflight = 2 + (uint32_t)sim_random_below(random, 10);
 	o->follow_per_mille = perhaps(random, 700, 500);

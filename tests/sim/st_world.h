@@ -36,7 +36,7 @@ enum st_sabotage {
 	O(devices_max) O(tcp_per_mille) O(endpoints_max) O(qps) O(depth) O(completions_max) O(silence_retries)       \
 	O(slice_bytes) O(rail_pause_ms) O(latency_max_us) O(stray_max_us) O(faults_port) O(faults_device)            \
 	O(faults_cable) O(faults_calls) O(faults_helper) O(faults_retire) O(faults_late) O(faults_stop)              \
-	O(faults_lost) O(faults_keep)
+	O(faults_lost) O(faults_keep) O(no_inline)
 
 struct st_options {
 #define ST_OPTION_FIELD(name) uint32_t name;

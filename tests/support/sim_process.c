@@ -132,3 +132,24 @@ void sim_process_kill(struct sim_process *process)
 	process->dead = true;
 	sim_network_wake(sim);
 }
+
+static bool has_under_way(const struct sim_process *process, enum neap_verbs_opcode opcode)
+{
+	for (const struct neap_verbs_qp *qp = process->sim->qps; qp; qp = qp->next)
+		for (uint32_t i = 0; qp->pd->context->process == process && i < qp->send_count; i++) {
+			const struct sim_send *send = &qp->sends[(qp->send_head + i) % (qp->send_max + 1)];
+			if (!send->completed && send->what.opcode == opcode && send->what.length > 64) /* no probe, and no check */
+				return true;
+		}
+	return false;
+}
+
+bool sim_process_writes(const struct sim_process *process)
+{
+	return has_under_way(process, NEAP_VERBS_WRITE);
+}
+
+bool sim_process_reads(const struct sim_process *process)
+{
+	return has_under_way(process, NEAP_VERBS_READ);
+}

@@ -137,6 +137,8 @@ void sim_process_begin(struct sim_process *process, struct sim_verbs *sim, uint3
 void sim_process_kill(struct sim_process *process);
 /* It is dead, and will not destroy what it had: that does not count as left. */
 void sim_process_abandon(struct sim_process *process);
+bool sim_process_writes(const struct sim_process *process); /* WRITEs of its are on their way */
+bool sim_process_reads(const struct sim_process *process);
 unsigned sim_verbs_ready(const struct sim_verbs *sim, int fd); /* NEAP_READABLE, or 0 */
 /* The cable between two devices: what is sent while it is cut is held back, by the device or on the way. */
 void sim_verbs_cut(struct sim_verbs *sim, const struct sim_device *a, const struct sim_device *b, bool cut);

@@ -476,6 +476,27 @@ START_TEST(placed_is_there)
 }
 END_TEST
 
+/* What is needed to be sure of a placement is wanted when the first write asks for it: no memory, or a device in trouble at that moment, is
+ * not the end of such writes. */
+START_TEST(placed_is_possible_again_after_a_refusal)
+{
+	begin();
+	struct neap_grant_token token = lend(0, SLAB, NEAP_MAY_WRITE);
+	completes(submit(NEAP_WRITE, ours, theirs, 100, &token, false)); /* all else is there */
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	if (_i == 0)
+		sim_verbs_fail(&rig.sim, SIM_REGISTER, 1, -ENOMEM);
+	else
+		rig.fail_allocation = (uint32_t)_i;
+	uint32_t refused = submit(NEAP_WRITE, ours, theirs, 100, &token, true);
+	(void)wait_for(refused);
+	rig.fail_allocation = 0;
+	rdma_engine_rig_pass(&rig, 2000 * MS);
+	completes(submit(NEAP_WRITE, ours, theirs, 100, &token, true));
+	end();
+}
+END_TEST
+
 /* A reader may be told success with bytes missing: it is not told so on. */
 START_TEST(a_read_that_was_revoked_midway_is_no_success)
 {
@@ -523,6 +544,7 @@ int main(void)
 	tcase_add_test(late, a_writer_that_wakes_too_late);
 	tcase_add_test(late, revoked_under_running_traffic);
 	tcase_add_test(done, placed_is_there);
+	tcase_add_loop_test(done, placed_is_possible_again_after_a_refusal, 0, 4);
 	tcase_add_test(done, a_read_that_was_revoked_midway_is_no_success);
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, late);

@@ -71,6 +71,7 @@ struct neap_rdma {
 	struct neap_rdma_memory *memory; /* NULL: closed */
 	struct neap_rdma_kept *kept;     /* regions_max */
 	struct neap_rdma_scratch scratch;
+	struct neap_timer scratch_again; /* after a refusal */
 	struct neap_ready sweep;         /* looks for regions that are not on devices and could be */
 	uint32_t sweep_next, waiting;    /* waiting: wanted, and without memory there, or without slabs */
 	uint32_t pending;                /* regions */

@@ -299,10 +299,30 @@ static void ended(void *user, uint32_t slot)
 
 /* --- scratch */
 
+#define SCRATCH_AGAIN_NS UINT64_C(1000000000)
+
+static void forget_scratch(struct neap_timer *timer, void *user)
+{
+	struct neap_rdma *rdma = user;
+	(void)timer;
+	if (rdma->scratch.phase == NEAP_RDMA_SCRATCH_REFUSED)
+		rdma->scratch.phase = NEAP_RDMA_SCRATCH_NONE; /* tried again when it is wanted */
+}
+
+/* What was in its way may have been there for a moment only: no memory, a device in trouble. */
+static void refuse_scratch(struct neap_rdma *rdma)
+{
+	rdma->scratch.phase = NEAP_RDMA_SCRATCH_REFUSED;
+	if (!rdma->ending && !neap_timer_active(&rdma->scratch_again))
+		(void)neap_timer_start(rdma->reactor, &rdma->scratch_again, neap_now(rdma->reactor) + SCRATCH_AGAIN_NS, forget_scratch, rdma);
+}
+
 static void scratch_came(void *user, int error, const char *why)
 {
 	struct neap_rdma *rdma = user;
-	rdma->scratch.phase = error ? NEAP_RDMA_SCRATCH_REFUSED : NEAP_RDMA_SCRATCH_THERE;
+	rdma->scratch.phase = NEAP_RDMA_SCRATCH_THERE;
+	if (error)
+		refuse_scratch(rdma);
 	if (error && error != NEAP_ECANCELED)
 		neap_log(rdma->reactor, NEAP_LOG_WARNING, "rdma", "writes whose placement is to be sure fail: %s", why);
 	if (rdma->initiator)
@@ -318,8 +338,10 @@ void neap_rdma_want_scratch(void *user)
 	int error = scratch->bytes && can_take(rdma) ? neap_rdma_memory_register(rdma->memory, scratch->bytes, NEAP_RDMA_SCRATCH_BYTES,
 	                                                                         NEAP_VERBS_LOCAL_WRITE, scratch_came, rdma, &scratch->memory)
 	                                             : NEAP_ENOMEM;
-	if (error != NEAP_ENODEV)
-		scratch->phase = error ? NEAP_RDMA_SCRATCH_REFUSED : NEAP_RDMA_SCRATCH_COMING;
+	if (error && error != NEAP_ENODEV)
+		refuse_scratch(rdma);
+	else if (!error)
+		scratch->phase = NEAP_RDMA_SCRATCH_COMING;
 }
 
 /* --- devices that come and go */
@@ -361,6 +383,7 @@ void neap_rdma_regions_devices_changed(struct neap_rdma *rdma, bool more)
 
 void neap_rdma_regions_stop(struct neap_rdma *rdma)
 {
+	neap_timer_cancel(rdma->reactor, &rdma->scratch_again);
 	if (rdma->kept)
 		sweep(rdma);
 }
@@ -437,6 +460,7 @@ void neap_rdma_regions_free(struct neap_rdma *rdma)
 			neap_release(rdma->reactor, kept->slab_at, kept->slab_count * sizeof *kept->slab_at);
 	}
 	neap_rdma_grants_free(rdma);
+	neap_timer_cancel(rdma->reactor, &rdma->scratch_again);
 	if (rdma->scratch.bytes)
 		neap_release(rdma->reactor, rdma->scratch.bytes, NEAP_RDMA_SCRATCH_BYTES);
 	rdma->scratch.bytes = NULL;
