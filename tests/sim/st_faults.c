@@ -101,8 +101,8 @@ static void lose_client(struct st_world *world, struct st_client *client, enum s
 	ST_SEEN(world, lost_with_packets);
 }
 
-#define LOOKS_MAX 400u
-#define LOOK_NS (MS / 2)
+#define LOOKS_MAX 3000u
+#define LOOK_NS MS
 
 static void look_whether_busy(struct sim *sim, void *user, uint64_t argument)
 {

@@ -22,7 +22,7 @@
 #define ST_MASTERS_MAX 12u
 #define ST_BATCH_MAX 4u
 #define ST_LEAST_VALUE 16u
-#define ST_KEPT_NS (20000 * MS) /* longer than a lease and the ten tries to deregister */
+#define ST_KEPT_NS (30000 * MS) /* longer than a lease and the ten tries to deregister */
 
 enum st_slot_phase { ST_SLOT_CANARY, ST_SLOT_BUSY, ST_SLOT_HELD };
 
@@ -109,6 +109,7 @@ struct st_world {
 	uint32_t issued;
 	uint32_t slot_bytes;
 	uint32_t last_large; /* values that were got in the end, and do not travel inside a call */
+	uint64_t lost_until_ns; /* one is lost for long */
 	uint32_t retries; /* last ones that are to be tried again */
 	bool issuing, faults, closing, swallowed, logs;
 	unsigned char expected[ST_SLOT_BYTES];

@@ -102,8 +102,8 @@ void st_seat_count(const struct st_client *client)
 static void stops_at_post(struct st_world *world, struct st_client *client)
 {
 	struct sim_process *process = &client->seat->process;
-	process->stop_in = 1 + (uint32_t)sim_random_below(st_chance(world), 12);
-	process->stop_ns = 1 + sim_random_below(st_chance(world), (uint64_t)world->options.pause_max_ms * MS);
+	process->stop_in = 1 + (uint32_t)sim_random_below(st_chance(world), 6);
+	process->stop_ns = 1 + sim_random_below(st_chance(world), ((uint64_t)world->options.lease_ms + world->options.pause_max_ms) * MS);
 	ST_SEEN(world, stopped_at_post);
 }
 
@@ -195,7 +195,10 @@ static void device_keeps(struct st_world *world, const struct st_client *client)
 static void lost_for_long(struct st_world *world, struct st_client *client)
 {
 	struct sim_fabric *fabric = world->fabric;
-	hold_packets_back(world, client->index, ST_KEPT_NS - 1 - sim_random_below(st_chance(world), 6000 * MS));
+	if (client->owns || world->sim->now_ns < world->lost_until_ns)
+		return; /* the others go on */
+	world->lost_until_ns = world->sim->now_ns + ST_KEPT_NS;
+	hold_packets_back(world, client->index, ST_KEPT_NS - 1 - sim_random_below(st_chance(world), 10000 * MS));
 	st_fault_when_busy(world, client, ST_LOST_STOPS_LONG);
 	for (uint32_t i = 0; i < world->options.clients; i++)
 		for (uint32_t k = 0; i != client->index && k < fabric->count[i] && !world->clients[i].leaving; k++) {
@@ -227,7 +230,7 @@ void st_fabric_fault(struct st_world *world, struct st_client *client)
 		break;
 	case 1:
 		if (o->faults_lost && seated)
-			(o->faults_keep && sim_random_chance(st_chance(world), 300) ? lost_for_long : lost_with_packets)(world, client);
+			(o->faults_keep && sim_random_chance(st_chance(world), 500) ? lost_for_long : lost_with_packets)(world, client);
 		break;
 	case 2:
 		if (o->faults_keep && seated && !client->leaving)

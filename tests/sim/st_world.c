@@ -181,7 +181,8 @@ void st_rdma_options_from_seed(uint64_t seed, struct st_options *o)
 	draw_devices(random, o);
 	o->clients = 3 + (uint32_t)sim_random_below(random, 3); /* the network has room for 16 devices */
 	o->accessors = 1 + (uint32_t)sim_random_below(random, o->clients - 2);
-	o->operations = 300;
+	o->operations = 400;
+	o->forward_per_mille = sim_random_chance(random, 300) ? 1000 : o->forward_per_mille;
 	o->no_inline = perhaps(random, 500, 1);
 	o->remote_per_mille = sim_random_chance(random, 700) ? 1000 : 800;
 	if (o->stable && sim_random_chance(random, 500)) { /* every value has its memory for itself there */

@@ -244,10 +244,11 @@ static int destroy_qp(struct neap_verbs_qp *qp)
 }
 
 /* Stopped here, it knows nothing of it: its next turn comes when it goes on. */
-static uint64_t perhaps_stop(struct sim_process *process)
+static uint64_t perhaps_stop(struct sim_process *process, const struct neap_verbs_send *send)
 {
 	uint64_t now_ns = sim_now(process->sim);
-	if (process->stop_in && --process->stop_in == 0) {
+	bool counts = process->stop_in && send->opcode == NEAP_VERBS_WRITE && send->length > 0;
+	if (counts && --process->stop_in == 0) {
 		process->posts_at_ns = now_ns + process->stop_ns;
 		process->stopped(process->user, process->stop_ns);
 	}
@@ -265,7 +266,7 @@ static int post_one(struct neap_verbs_qp *qp, const struct neap_verbs_send *send
 		return -ENOMEM;
 	struct sim_send *slot = &qp->sends[(qp->send_head + qp->send_count++) % (qp->send_max + 1)];
 	*slot = (struct sim_send){.what = *send};
-	slot->due_ns = slot->posted_ns = perhaps_stop(qp->pd->context->process);
+	slot->due_ns = slot->posted_ns = perhaps_stop(qp->pd->context->process, send);
 	return 0;
 }
 

@@ -77,7 +77,7 @@ struct sim_process {
 	void (*signaled)(void *user);  /* a descriptor has become ready that only sim_verbs_ready knows; NULL: they are the system's */
 	void *user;
 	bool dead, spoiled; /* spoiled: a device has refused ten times to let go of memory of it */
-	/* It is stopped in the midst of its `stop_in`th post from now (0: it is not): `stopped` is called, and what it posts from there to the end
+	/* It is stopped in the midst of its `stop_in`th WRITE from now (0: it is not): `stopped` is called, and what it posts from there to the end
 	 * of its turn reaches the device `stop_ns` later. */
 	uint32_t stop_in;
 	uint64_t stop_ns, posts_at_ns;
