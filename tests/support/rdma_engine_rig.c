@@ -262,8 +262,13 @@ static void opened(void *user, int error, neap_segment_id segment, const char *w
 
 neap_segment_id rdma_engine_rig_open(struct rdma_engine_rig *rig, uint32_t which)
 {
+	return rdma_engine_rig_open_of(rig, which, !which);
+}
+
+neap_segment_id rdma_engine_rig_open_of(struct rdma_engine_rig *rig, uint32_t which, uint32_t whose)
+{
 	struct answer answer = {.rig = rig};
-	ck_assert_int_eq(neap_segment_open(rig->sides[which].engine, neap_engine_name(rig->sides[!which].engine), opened, &answer), NEAP_OK);
+	ck_assert_int_eq(neap_segment_open(rig->sides[which].engine, neap_engine_name(rig->sides[whose].engine), opened, &answer), NEAP_OK);
 	ck_assert(rdma_engine_rig_until(rig, &answer.come, 10 * SECOND));
 	ck_assert_msg(answer.error == NEAP_OK, "%s", rig->why);
 	return answer.segment;

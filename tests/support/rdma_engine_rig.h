@@ -1,4 +1,4 @@
-/* Up to two engines with the RDMA transport over one network of simulated verbs, on one reactor in virtual time. Their TCP and their
+/* Engines with the RDMA transport over one network of simulated verbs, usually two, on one reactor in virtual time. Their TCP and their
  * handshakes are real, over loopback; so virtual time goes on in steps of a millisecond at most.
  *
  *     rdma_engine_rig_begin(&rig, 2);                        two devices, rxe0 and rxe1
@@ -18,7 +18,7 @@
 #include "transports/rdma/rdma_inside.h"
 
 #define RDMA_RIG_MS UINT64_C(1000000)
-#define RDMA_RIG_ENGINES 2u
+#define RDMA_RIG_ENGINES 17u
 
 struct rdma_engine_rig_side {
 	struct neap_engine *engine; /* NULL: not started, or closed */
@@ -65,8 +65,9 @@ neap_region_id rdma_engine_rig_register(struct rdma_engine_rig *rig, uint32_t wh
                                         enum neap_access access);
 /* How it settled, and rig->why. */
 int rdma_engine_rig_settle(struct rdma_engine_rig *rig, uint32_t which, neap_region_id region);
-/* Opens the other engine's segment. */
+/* Opens the other engine's segment, of the first two; or that of `whose`. */
 neap_segment_id rdma_engine_rig_open(struct rdma_engine_rig *rig, uint32_t which);
+neap_segment_id rdma_engine_rig_open_of(struct rdma_engine_rig *rig, uint32_t which, uint32_t whose);
 /* What peers read of it: neap_descriptor_free. */
 struct neap_descriptor *rdma_engine_rig_describe(struct rdma_engine_rig *rig, uint32_t which);
 /* How often it was said. */

@@ -37,7 +37,7 @@ struct node {
 
 struct user {
 	struct neap_rdma_endpoint_user base; /* first */
-	uint32_t usable, room, leaving, gone;
+	uint32_t usable, room, leaving, gone, turns;
 	uint8_t cause;
 	char why[NEAP_RDMA_WHY_SIZE];
 	bool fence; /* asks for it when it hears LEAVING */
@@ -71,6 +71,7 @@ static inline void told(struct neap_rdma_endpoint_user *base, enum neap_rdma_new
 	switch (news) {
 	case NEAP_RDMA_USABLE: user->usable++; break;
 	case NEAP_RDMA_ROOM: user->room++; break;
+	case NEAP_RDMA_TURN: user->turns++; break;
 	case NEAP_RDMA_LEAVING:
 		user->leaving++;
 		user->cause = base->endpoint->cause;
@@ -261,6 +262,8 @@ static inline void begin_seeded(uint64_t seed)
 		.progress_timeout_ns = 400 * MS,
 		.drain_timeout_ns = 200 * MS,
 		.slow_ns = 50 * MS,
+		.stay_ns = 1,
+		.idle_ns = 1,
 		.timeout = 10,
 	};
 	rig_begin();

@@ -347,10 +347,23 @@ static int use_path(struct user *user, uint32_t n)
 	return neap_rdma_endpoint_use(nodes[0].endpoints, &nodes[0].queue, &target, &user->base);
 }
 
+#define PRETENDED_MAX 1024u
+static bool pretend_and_connect; /* so that what is sent arrives */
+
+static void connect_pretended(struct neap_verbs_qp *qp, const struct neap_connection_message *request, uint32_t i)
+{
+	struct neap_verbs_qp_change change = {.to = NEAP_QP_INIT, .port = 1, .access = NEAP_VERBS_REMOTE_WRITE};
+	ck_assert_int_eq(rig.sim.ops.modify_qp(qp, &change), 0);
+	change = (struct neap_verbs_qp_change){.to = NEAP_QP_RTR, .port = 1, .mtu_bytes = SIM_MTU_BYTES, .peer_qp_number = request->qp_nums[i],
+	                                       .receive_psn = request->neap.psns[i], .reads_served_max = 1};
+	memcpy(change.peer_gid, request->local_gid, sizeof change.peer_gid);
+	ck_assert_int_eq(rig.sim.ops.modify_qp(qp, &change), 0);
+}
+
 /* Peers of many NICs: every path is taken for this one. */
 static int pretend(struct node *node, uint64_t ticket, const struct neap_connection_message *request, struct neap_connection_message *reply)
 {
-	static struct neap_verbs_qp *qps[64];
+	static struct neap_verbs_qp *qps[PRETENDED_MAX];
 	static uint32_t count;
 	(void)ticket;
 	if (!node) { /* the end */
@@ -369,8 +382,10 @@ static int pretend(struct node *node, uint64_t ticket, const struct neap_connect
 	reply->neap.psn_count = reply->qp_count = request->qp_count;
 	for (uint32_t i = 0; i < request->qp_count; i++) {
 		const struct neap_verbs_qp_options options = {.cq = node->queue.device->handle.cq, .send_max = 1, .receive_max = 1};
-		ck_assert_uint_lt(count, 64);
+		ck_assert_uint_lt(count, PRETENDED_MAX);
 		ck_assert_int_eq(rig.sim.ops.create_qp(node->queue.device->handle.pd, &options, &qps[count], &reply->qp_nums[i]), 0);
+		if (pretend_and_connect)
+			connect_pretended(qps[count], request, i);
 		count++;
 	}
 	return NEAP_OK;
@@ -420,6 +435,7 @@ START_TEST(used_ones_stay)
 		until(&users[n], rdma_endpoint_READY);
 		((struct rdma_endpoint *)(void *)users[n].base.endpoint)->chances = n == 1 ? 3 : n == 2 ? 1 : 0;
 	}
+	rig_pass(MS);
 	ck_assert_int_eq(use_path(&users[4], 4), NEAP_OK);
 	ck_assert_uint_eq(users[3].base.endpoint->leaving, 1);
 	ck_assert_int_eq(use_path(&users[5], 5), NEAP_OK);
@@ -427,6 +443,137 @@ START_TEST(used_ones_stay)
 	rig_pass(50 * MS);
 	ck_assert_uint_eq(users[1].leaving, 0);
 	ck_assert_uint_eq(users[2].gone + users[3].gone, 2);
+	node_die(&nodes[0]);
+	pretend(NULL, 0, NULL, NULL);
+	end();
+}
+END_TEST
+
+/* More paths than places, all with work without end: each posts again whenever one of its sends is done. */
+enum { CROWD = 12 };
+static struct user crowd[CROWD];
+static uint32_t crowd_turns[CROWD], crowd_turn_count;
+
+static void join(uint32_t n)
+{
+	int error = use_path(&crowd[n], n + 1);
+	crowd[n].then = NULL;
+	if (error == NEAP_EAGAIN)
+		neap_rdma_endpoint_wait(nodes[0].endpoints, &nodes[0].queue, &crowd[n].base);
+	else
+		ck_assert_int_eq(error, NEAP_OK);
+}
+
+static void crowd_told(struct user *user, enum neap_rdma_news news)
+{
+	uint32_t n = (uint32_t)(user - crowd);
+	if (news == NEAP_RDMA_USABLE) {
+		crowd_turns[n]++;
+		crowd_turn_count++;
+	}
+	if (news == NEAP_RDMA_TURN || news == NEAP_RDMA_GONE)
+		join(n);
+	user->then = crowd_told;
+}
+
+static void crowd_works(uint64_t ns)
+{
+	for (uint64_t until_ns = rig.now_ns + ns; rig.now_ns < until_ns; rig_pass(MS))
+		for (uint32_t n = 0; n < CROWD; n++)
+			if (crowd[n].base.endpoint && crowd[n].base.endpoint->usable && neap_rdma_endpoint_room(crowd[n].base.endpoint) > 4)
+				(void)post(&nodes[0], &crowd[n], 1, NEAP_VERBS_WRITE, 10);
+}
+
+static void crowd_begins(void)
+{
+	memset(crowd_turns, 0, sizeof crowd_turns);
+	crowd_turn_count = 0;
+	nodes[1].instead = pretend;
+	pretend_and_connect = true;
+	rig.sim.latency_max_ns = 3 * MS; /* so that none is ever idle */
+	node_register(&nodes[0]);
+	node_register(&nodes[1]);
+	for (uint32_t n = 0; n < CROWD; n++) {
+		join(n);
+		crowd[n].then = crowd_told;
+	}
+}
+
+static void crowd_ends(void)
+{
+	for (uint32_t n = 0; n < CROWD; n++)
+		crowd[n].then = NULL;
+	for (uint32_t n = 0; n < CROWD; n++)
+		if (crowd[n].base.line)
+			neap_rdma_endpoint_unuse(&crowd[n].base);
+	node_die(&nodes[0]);
+	pretend_and_connect = false;
+	pretend(NULL, 0, NULL, NULL);
+	end();
+}
+
+START_TEST(each_gets_its_turn)
+{
+	begin();
+	nodes[0].endpoints->options.endpoints_max = 4;
+	nodes[0].endpoints->options.stay_ns = 20 * MS;
+	if (_i)
+		nodes[0].queue.device->handle.limits.qp_max = 8; /* the device is what has no room */
+	if (_i)
+		nodes[0].endpoints->options.endpoints_max = 64;
+	crowd_begins();
+	crowd_works(500 * MS);
+	ck_assert_uint_gt(crowd_turn_count, 3 * CROWD);
+	for (uint32_t n = 0; n < CROWD; n++)
+		ck_assert_msg(crowd_turns[n] + 1 >= crowd_turn_count / CROWD, "path %u had %u turns of %u", n, crowd_turns[n], crowd_turn_count);
+	ck_assert_uint_eq(completed_badly, 0);
+	crowd_ends();
+}
+END_TEST
+
+/* It is given no more while others wait; when they are gone it goes on. */
+START_TEST(nobody_waits_any_more)
+{
+	struct user users[2];
+	begin();
+	nodes[0].endpoints->options.endpoints_max = 1;
+	nodes[1].instead = pretend;
+	node_register(&nodes[0]);
+	ck_assert_int_eq(use_path(&users[0], 1), NEAP_OK);
+	until(&users[0], rdma_endpoint_READY);
+	rig.sim.latency_max_ns = 100000 * MS;
+	ck_assert_uint_eq(post(&nodes[0], &users[0], 1, NEAP_VERBS_WRITE, 10), 1);
+	ck_assert_int_eq(use_path(&users[1], 2), NEAP_EAGAIN);
+	neap_rdma_endpoint_wait(nodes[0].endpoints, &nodes[0].queue, &users[1].base);
+	rig_pass(5 * MS);
+	ck_assert_uint_eq(neap_rdma_endpoint_room(users[0].base.endpoint), 0);
+	ck_assert_uint_eq(post(&nodes[0], &users[0], 1, NEAP_VERBS_WRITE, 10), 0);
+	neap_rdma_endpoint_unuse(&users[1].base);
+	rig_pass(5 * MS);
+	ck_assert_uint_gt(neap_rdma_endpoint_room(users[0].base.endpoint), 0);
+	ck_assert_uint_eq(users[0].room, 1);
+	ck_assert_uint_eq(users[0].leaving, 0);
+	rig.sim.latency_max_ns = 50000;
+	node_die(&nodes[0]);
+	pretend(NULL, 0, NULL, NULL);
+	end();
+}
+END_TEST
+
+/* The device goes: who waits for it hears it by trying. */
+START_TEST(what_they_wait_for_is_gone)
+{
+	struct user users[2];
+	begin();
+	nodes[0].endpoints->options.endpoints_max = 1;
+	nodes[1].instead = pretend;
+	ck_assert_int_eq(use_path(&users[0], 1), NEAP_OK);
+	ck_assert_int_eq(use_path(&users[1], 2), NEAP_EAGAIN); /* the other is not connected yet */
+	neap_rdma_endpoint_wait(nodes[0].endpoints, &nodes[0].queue, &users[1].base);
+	sim_verbs_lose(&rig.sim, rig.rxe0);
+	rig_pass(10 * MS);
+	ck_assert_uint_eq(users[1].turns, 1);
+	ck_assert_ptr_null(users[1].base.line);
 	node_die(&nodes[0]);
 	pretend(NULL, 0, NULL, NULL);
 	end();
@@ -559,6 +706,9 @@ int main(void)
 	tcase_add_test(cache, the_idle_one_makes_room);
 	tcase_add_test(cache, used_ones_stay);
 	tcase_add_test(cache, the_device_has_no_more);
+	tcase_add_loop_test(cache, each_gets_its_turn, 0, 2);
+	tcase_add_test(cache, nobody_waits_any_more);
+	tcase_add_test(cache, what_they_wait_for_is_gone);
 	tcase_add_test(cache, many_at_once);
 	tcase_add_test(cache, cannot_be_created);
 	tcase_add_test(cache, what_cannot_be_used);

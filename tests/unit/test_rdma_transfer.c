@@ -87,7 +87,7 @@ static void begin_with(uint32_t our_devices, uint32_t their_devices, const struc
 	memset(ours, 0, sizeof ours);
 	memset(theirs, 0, sizeof theirs);
 	submitted = batches_ended = 0;
-	rdma_engine_rig_begin(&rig, 4);
+	rdma_engine_rig_begin(&rig, 5);
 	rdma_engine_rig_start(&rig, 0, our_devices, options);
 	rdma_engine_rig_start(&rig, 1, their_devices, options);
 	(void)enroll(0, ours, sizeof ours);
@@ -505,6 +505,110 @@ START_TEST(more_peers_than_endpoints)
 }
 END_TEST
 
+/* From one device to 16 peers with four devices each, whose requests all come at once, again and again; with room for a quarter of the
+ * paths, or for fewer than there are peers. They take turns, which is said once, and nothing fails. */
+START_TEST(sixty_four_paths_and_room_for_few)
+{
+	enum { PEERS = 16, EACH = BYTES / PEERS };
+	static const uint32_t room[] = {16, 5, 1};
+	const struct neap_engine_options options = {.connect_timeout_ms = 1000, .rdma = {.endpoints_max = room[_i]}};
+	neap_segment_id segments[PEERS];
+	begin_with(1, 30, &options);
+	rdma_engine_rig_close(&rig, 1);
+	for (uint32_t i = 0; i < PEERS; i++) {
+		rdma_engine_rig_start(&rig, 1 + i, 30, NULL);
+		(void)enroll(1 + i, theirs + i * EACH, EACH);
+		segments[i] = rdma_engine_rig_open_of(&rig, 0, 1 + i);
+	}
+	fill(ours, BYTES, 7);
+	uint64_t began_ns = rig.now_ns;
+	for (uint32_t round = 0; round < 4; round++)
+		for (uint32_t i = 0; i < PEERS; i++) {
+			segment = segments[i];
+			submit(NEAP_WRITE, i * EACH, i * EACH, EACH);
+		}
+	for (uint32_t i = 0; i < submitted; i++)
+		completes(i);
+	ck_assert_uint_lt(rig.now_ns - began_ns, 20 * SECOND);
+	rdma_engine_rig_pass(&rig, 100 * MS);
+	ck_assert(holds(theirs, BYTES, 7));
+	ck_assert_uint_eq(rdma_engine_rig_logged(&rig, "they take turns"), 1);
+	ck_assert_uint_eq(rdma_engine_rig_logged(&rig, "bounded queue"), 0);
+	ck_assert_uint_eq(stats().rails_paused, 0);
+	end();
+}
+END_TEST
+
+static bool a_rail_is(uint8_t state)
+{
+	uint32_t index = 0;
+	for (const struct neap_rdma_rail *rail; (rail = neap_pool_next(&rdma_engine_rig_of(&rig, 0)->initiator->rails, &index));)
+		if (rail->machine.state == state)
+			return true;
+	return false;
+}
+
+/* Waiting has no end of its own: the request's is enough. */
+START_TEST(who_waits_ends_when_asked)
+{
+	const struct neap_engine_options options = {.rdma = {.endpoints_max = 1}};
+	begin_with(1, 4, &options);
+	rdma_engine_rig_start(&rig, 2, 8, NULL);
+	(void)enroll(2, theirs, sizeof theirs);
+	load(1);
+	rig.sim.latency_max_ns = 200 * MS; /* the place is taken for a while */
+	submit(NEAP_WRITE, 0, 0, BYTES);
+	rdma_engine_rig_pass(&rig, MS);
+	segment = rdma_engine_rig_open_of(&rig, 0, 2);
+	neap_batch_id batch = submit_at(NEAP_WRITE, ours, (uintptr_t)theirs, 4096, _i == 2 ? 20 : 0);
+	rdma_engine_rig_pass(&rig, 10 * MS);
+	ck_assert(a_rail_is(rdma_rail_WAITING));
+	ck_assert_uint_eq(requests[2].ends, 0);
+	if (_i == 0)
+		ck_assert_int_eq(neap_segment_close(rig.sides[0].engine, segment), NEAP_OK);
+	if (_i == 1)
+		ck_assert_int_eq(neap_batch_cancel(rig.sides[0].engine, batch), NEAP_OK);
+	const struct neap_outcome *outcome = wait_for(2, 50 * MS);
+	ck_assert_uint_eq(outcome->status, _i == 2 ? NEAP_TIMEOUT : NEAP_CANCELED);
+	ck_assert_uint_eq(outcome->effect, NEAP_EFFECT_NONE);
+	rig.sim.latency_max_ns = MS;
+	completes(1);
+	rdma_engine_rig_pass(&rig, SECOND);
+	ck_assert(!a_rail_is(rdma_rail_WAITING));
+	end();
+}
+END_TEST
+
+/* What it waits for room on goes: it hears that by trying, and is as any path that cannot be had. */
+START_TEST(who_waits_for_a_device_that_goes)
+{
+	const struct neap_engine_options options = {.rdma = {.endpoints_max = 1}};
+	begin_with(1, 4, &options);
+	rdma_engine_rig_start(&rig, 2, 8, NULL);
+	(void)enroll(2, theirs, sizeof theirs);
+	load(1);
+	rig.sim.latency_max_ns = 200 * MS;
+	submit(NEAP_WRITE, 0, 0, BYTES);
+	rdma_engine_rig_pass(&rig, MS);
+	segment = rdma_engine_rig_open_of(&rig, 0, 2);
+	submit(NEAP_WRITE, 0, 0, 4096);
+	rdma_engine_rig_pass(&rig, 10 * MS);
+	ck_assert(a_rail_is(rdma_rail_WAITING));
+	sim_verbs_lose(&rig.sim, rig.devices[0]);
+	rdma_engine_rig_pass(&rig, 10 * MS);
+	ck_assert(!a_rail_is(rdma_rail_WAITING));
+	ck_assert_uint_gt(stats().rails_paused, 0);
+	rig.sim.latency_max_ns = MS;
+	sim_verbs_regain(rig.devices[0]);
+	rdma_engine_rig_pass(&rig, 10 * SECOND);
+	(void)wait_for(1, 60 * SECOND);
+	(void)wait_for(2, 60 * SECOND);
+	submit(NEAP_WRITE, 0, 0, 4096);
+	completes(3);
+	end();
+}
+END_TEST
+
 /* --- ends */
 
 /* Nobody answers on any rail. */
@@ -691,15 +795,6 @@ START_TEST(the_descriptor_is_not_answered)
 }
 END_TEST
 
-static bool a_rail_is(uint8_t state)
-{
-	uint32_t index = 0;
-	for (const struct neap_rdma_rail *rail; (rail = neap_pool_next(&rdma_engine_rig_of(&rig, 0)->initiator->rails, &index));)
-		if (rail->machine.state == state)
-			return true;
-	return false;
-}
-
 START_TEST(a_probe_that_fails)
 {
 	const struct neap_engine_options options = {.rdma = {.rail_pause_ms = 500}};
@@ -820,6 +915,9 @@ int main(void)
 	tcase_add_loop_test(tests, a_device_is_lost_under_load, 0, 4);
 	tcase_add_test(tests, connections_that_are_torn_down_are_made_again);
 	tcase_add_test(tests, more_peers_than_endpoints);
+	tcase_add_loop_test(tests, sixty_four_paths_and_room_for_few, 0, 3);
+	tcase_add_loop_test(tests, who_waits_ends_when_asked, 0, 3);
+	tcase_add_test(tests, who_waits_for_a_device_that_goes);
 	tcase_add_loop_test(tests, a_deadline_ends_it_and_the_buffer_is_let_go, 0, 2);
 	tcase_add_loop_test(tests, it_ends_by_itself, 0, 2);
 	tcase_add_test(tests, canceled_before_and_amid);

@@ -114,6 +114,7 @@ static void release(struct rdma_endpoint *endpoint)
 	neap_ready_cancel(endpoints->reactor, &endpoint->news);
 	neap_pool_give(&endpoints->pool, endpoint);
 	neap_rdma_queue_unuse(queue);
+	rdma_line_look(endpoints);
 	ended_again(endpoints);
 }
 
@@ -263,6 +264,8 @@ static void do_ready(struct neap_machine *machine, uint64_t argument)
 	if (endpoint->base.leaving)
 		return;
 	endpoint->base.usable = endpoint->base.ever_usable = true;
+	endpoint->usable_ns = neap_now(endpoint->base.endpoints->reactor);
+	rdma_line_look(endpoint->base.endpoints);
 	endpoint->news_usable = true;
 	rdma_endpoint_tell_later(endpoint);
 }
@@ -436,7 +439,8 @@ int neap_rdma_endpoint_use(struct neap_rdma_endpoints *endpoints, struct neap_rd
 	}
 	bool begin = !endpoint || endpoint->base.leaving;
 	if (begin) {
-		if (!rdma_admit(endpoints, place))
+		bool first = endpoints->waiting == 0 || endpoints->served == user;
+		if (!first || !rdma_admit(endpoints, place, true))
 			return NEAP_EAGAIN;
 		endpoint = rdma_endpoint_begin(endpoints, place, path);
 		if (!endpoint)
@@ -457,6 +461,10 @@ int neap_rdma_endpoint_use(struct neap_rdma_endpoints *endpoints, struct neap_rd
 
 void neap_rdma_endpoint_unuse(struct neap_rdma_endpoint_user *user)
 {
+	if (user->line) {
+		rdma_line_leave(user);
+		return;
+	}
 	unlink_user(user);
 	user->endpoint = NULL;
 }
@@ -472,6 +480,8 @@ static void reap(struct neap_reap *reap)
 	struct neap_reactor *reactor = endpoints->reactor;
 	neap_reactor_detach(reactor, &endpoints->dependent);
 	neap_ready_cancel(reactor, &endpoints->fences_due);
+	neap_ready_cancel(reactor, &endpoints->line_due);
+	neap_timer_cancel(reactor, &endpoints->line_timer);
 	neap_pool_destroy(&endpoints->pool);
 	neap_release(reactor, endpoints->buckets, (endpoints->bucket_mask + 1u) * sizeof *endpoints->buckets);
 	neap_release(reactor, endpoints, sizeof *endpoints);
@@ -495,6 +505,7 @@ void neap_rdma_endpoints_close(struct neap_rdma_endpoints *endpoints, void (*clo
 	endpoints->closed_user = user;
 	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
 		rdma_endpoint_fail(endpoint, NEAP_CAUSE_ENGINE_CLOSED, "the engine closes");
+	rdma_line_look(endpoints);
 	ended_again(endpoints);
 	neap_reactor_touch(endpoints->reactor);
 }
@@ -528,6 +539,8 @@ static void set_options(struct neap_rdma_endpoint_options *options)
 	options->progress_timeout_ns = or_else(options->progress_timeout_ns, 30 * SECOND_NS);
 	options->drain_timeout_ns = or_else(options->drain_timeout_ns, 10 * SECOND_NS);
 	options->slow_ns = or_else(options->slow_ns, 10 * SECOND_NS);
+	options->stay_ns = or_else(options->stay_ns, SECOND_NS / 20);
+	options->idle_ns = or_else(options->idle_ns, SECOND_NS / 500);
 }
 
 /* Those that leave have successors before they are destroyed. */
@@ -573,6 +586,7 @@ int neap_rdma_endpoints_create(struct neap_reactor *reactor, const struct neap_v
 		.options = *options,
 		.ended.run = run_ended,
 		.fences_due.run = rdma_fences_run,
+		.line_due.run = rdma_line_run,
 		.reap.reap = reap,
 		.dependent.what = "RDMA endpoints",
 	};

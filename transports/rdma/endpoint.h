@@ -38,6 +38,9 @@ struct neap_rdma_endpoint_options {
 	/* 0: 5 s, 10 s, 30 s, 10 s, 10 s. Of each handshake call; for the peer's ack; without a completion while sends are owed one; for what
 	 * is owed once the queue pairs are in ERR; after which a call to the kernel is reported as slow, again and again. */
 	uint64_t handshake_timeout_ns, ack_timeout_ns, progress_timeout_ns, drain_timeout_ns, slow_ns;
+	/* While others wait for room: how long an endpoint is used at least before it makes room, and how long one must have been idle that
+	 * makes room earlier. 0: 50 ms, several times what connecting takes; 2 ms, in which one that has work is posted to again. */
+	uint64_t stay_ns, idle_ns;
 };
 
 /* Answers a Connection request that was kept: neap_handshake_answer of the service it came by. From a turn. */
@@ -52,12 +55,21 @@ enum neap_rdma_news {
 	NEAP_RDMA_ROOM,    /* completions have made room again after there was none */
 	NEAP_RDMA_LEAVING, /* no more posts; `cause` and `why` say why. What is owed comes, or GONE */
 	NEAP_RDMA_GONE,    /* see above. The user is taken off the endpoint before the call */
+	NEAP_RDMA_TURN,    /* who waited no longer does: there is room, or a reason why there will be none. To be used inside the call */
+};
+
+/* Those who wait for room on one device, the first first. */
+struct neap_rdma_line {
+	struct neap_rdma_endpoint_user *first, **last;
+	struct neap_rdma_endpoints *endpoints;
+	uint32_t count;
 };
 
 /* Whoever uses an endpoint, or waits for it: embedded in its own object, found by what is told. */
 struct neap_rdma_endpoint_user {
 	struct neap_rdma_endpoint_user *next, **slot;
 	struct neap_rdma_endpoint *endpoint; /* NULL: none */
+	struct neap_rdma_line *line;         /* it waits in; NULL: in none */
 	bool fenced; /* GONE: the peer has said that its half is destroyed too: no send of ours reaches its memory any more */
 	void (*told)(struct neap_rdma_endpoint_user *user, enum neap_rdma_news news); /* from a turn; may use and unuse endpoints */
 };
@@ -116,24 +128,30 @@ int neap_rdma_endpoints_queue_changed(struct neap_rdma_endpoints *endpoints, str
 
 /* Puts `user` on the endpoint between that queue's device and the target, which is made and connected when there is none; one that leaves
  * is waited for by its successor. Nothing is told from inside the call: look at endpoint->usable. NEAP_EAGAIN: endpoints_max are there and
- * all have work, or the device has no queue pairs left until some that leave are destroyed; NEAP_ENODEV: the queue is not usable;
- * NEAP_ESTALE: it works, with another process than the target's: the target is out of date, or that one is dead and will be noticed;
- * NEAP_ECLOSED, NEAP_EINVAL (the path is too long).
+ * all have work, or the device has no queue pairs left until some that leave are destroyed, or others wait: neap_rdma_endpoint_wait;
+ * NEAP_ENODEV: the queue is not usable; NEAP_ESTALE: it works, with another process than the target's: the target is out of date, or that
+ * one is dead and will be noticed; NEAP_ECLOSED, NEAP_EINVAL (the path is too long).
  *
  * endpoints_max are kept by SIEVE: the one that is retired to make room is usable, has nothing under way and was not posted to for
  * longest; what the peer opened gets one more round. Users do not hold it: they are told LEAVING and GONE, and use it again when they
  * need to. What the peer has under way on it cannot be known: it fails there, and is sent again over a new one. */
 int neap_rdma_endpoint_use(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue, const struct neap_rdma_target *target,
                            struct neap_rdma_endpoint_user *user);
-/* Not while it has sends under way there. */
+/* After NEAP_EAGAIN: puts `user` at the end of the line for that queue's device. TURN is told when it is its turn. Until then who has had
+ * an endpoint for stay_ns is given no more sends, and makes room when what it has under way is over; so each gets its turn, however much
+ * work the others have, and none waits for longer than their progress timeouts. */
+void neap_rdma_endpoint_wait(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue, struct neap_rdma_endpoint_user *user);
+/* Also of one that waits. Not while it has sends under way there. */
 void neap_rdma_endpoint_unuse(struct neap_rdma_endpoint_user *user);
 
-/* How many sends may be posted now: depths and the entries of the device's completion queue. After 0 of a usable one, ROOM is told. */
+/* How many sends may be posted now: depths and the entries of the device's completion queue. After 0 of a usable one, ROOM is told, or it
+ * leaves, because others wait for its place. */
 uint32_t neap_rdma_endpoint_room(struct neap_rdma_endpoint *endpoint);
 /* Posts `count` (at most the room) over its queue pairs, each a contiguous part. Returns how many were posted, in order of `sends`; fewer
  * only when the device refused: then the endpoint leaves. Each posted one is owed a completion. */
 uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *endpoint, const struct neap_verbs_send *sends, uint32_t count);
-/* Posts one on the queue pair of that number, behind what was posted there. False: it was not; no room, or the endpoint leaves. */
+/* Posts one on the queue pair of that number, behind what was posted there, also when it is to make room for others. False: it was not;
+ * no room, or the endpoint leaves. */
 bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *endpoint, uint32_t qp_number, const struct neap_verbs_send *send);
 /* A completion of one of its sends came: makes room, and gives the entry back to its queue. Not a failure by itself: the owner
  * of the sends decides. Until it is GONE, also while it leaves. */

@@ -203,7 +203,7 @@ static int take_and_keep(const struct asked *asked, struct rdma_endpoint *endpoi
 static int begin(const struct asked *asked)
 {
 	char why[NEAP_RDMA_WHY_SIZE];
-	if (!rdma_admit(asked->endpoints, asked->place))
+	if (!rdma_admit(asked->endpoints, asked->place, false))
 		return refuse(asked->reply, "too many endpoints here, and all of them have work (MC_MAX_EP_PER_CTX)");
 	struct rdma_endpoint *endpoint = rdma_endpoint_begin(asked->endpoints, asked->place, asked->request->local_nic_path);
 	if (!endpoint)

@@ -36,14 +36,18 @@ int neap_rdma_endpoints_queue_changed(struct neap_rdma_endpoints *endpoints, str
 	struct rdma_endpoint *older;
 	if (!place && endpoints->place_count == NEAP_DEVICES_MAX)
 		return NEAP_ELIMIT;
-	if (!place)
-		endpoints->places[endpoints->place_count++].queue = queue;
+	if (!place) {
+		place = &endpoints->places[endpoints->place_count++];
+		place->queue = queue;
+		place->line = (struct neap_rdma_line){.last = &place->line.first, .endpoints = endpoints};
+	}
 	for (struct rdma_endpoint *endpoint = endpoints->newest; endpoint; endpoint = older) {
 		older = endpoint->older;
 		if (endpoint->base.queue == queue && has_lost_its_ground(endpoint))
 			rdma_endpoint_fail(endpoint, NEAP_CAUSE_CONNECT_FAILED, "%s: %s", queue->device->name,
 			                   queue->usable ? "the device has another address now" : "the device is not usable any more");
 	}
+	rdma_line_look(endpoints);
 	neap_reactor_touch(endpoints->reactor);
 	return NEAP_OK;
 }
@@ -110,6 +114,7 @@ void rdma_list_put(struct rdma_endpoint *endpoint)
 	*(endpoint->older ? &endpoint->older->newer : &endpoints->oldest) = endpoint;
 	endpoints->newest = endpoint;
 	endpoints->staying++;
+	endpoint->place->staying++;
 }
 
 void rdma_list_take(struct rdma_endpoint *endpoint)
@@ -121,16 +126,20 @@ void rdma_list_take(struct rdma_endpoint *endpoint)
 	*(endpoint->older ? &endpoint->older->newer : &endpoints->oldest) = endpoint->newer;
 	endpoint->newer = endpoint->older = NULL;
 	endpoints->staying--;
+	endpoint->place->staying--;
+	endpoints->yielding -= endpoint->yields;
+	rdma_line_look(endpoints);
 }
 
 /* `place`: only of that one; NULL: of any. */
-static bool retire_one(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place)
+static bool retire_one(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, bool gently)
 {
+	uint64_t now_ns = neap_now(endpoints->reactor);
 	uint32_t steps = 4 * endpoints->staying < LOOKED_AT_MAX ? 4 * endpoints->staying : LOOKED_AT_MAX;
 	for (; steps > 0; steps--) {
 		struct rdma_endpoint *at = endpoints->hand ? endpoints->hand : endpoints->oldest;
 		endpoints->hand = at->newer;
-		if ((place && at->place != place) || !at->base.usable || at->base.owed)
+		if ((place && at->place != place) || !at->base.usable || at->base.owed || (gently && rdma_may_go_ns(at) > now_ns))
 			continue;
 		if (at->chances) {
 			at->chances >>= 1;
@@ -143,14 +152,23 @@ static bool retire_one(struct neap_rdma_endpoints *endpoints, const struct rdma_
 }
 
 /* The device counts queue pairs until they are destroyed; the set counts who stays. */
-bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place)
+static bool has_queue_pairs(const struct neap_rdma_endpoints *endpoints, const struct rdma_place *place)
 {
 	const struct neap_rdma_queue *queue = place->queue;
-	if (((uint64_t)queue->users + 1) * endpoints->options.qps > queue->device->handle.limits.qp_max) {
-		(void)retire_one(endpoints, place);
-		return false;
-	}
-	if (endpoints->staying >= endpoints->options.endpoints_max && !retire_one(endpoints, NULL))
-		return false;
-	return endpoints->pool.used < endpoints->pool.capacity;
+	return ((uint64_t)queue->users + 1) * endpoints->options.qps <= queue->device->handle.limits.qp_max;
+}
+
+bool rdma_has_room(const struct neap_rdma_endpoints *endpoints, const struct rdma_place *place)
+{
+	return has_queue_pairs(endpoints, place) && endpoints->staying < endpoints->options.endpoints_max &&
+	       endpoints->pool.used < endpoints->pool.capacity;
+}
+
+bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, bool gently)
+{
+	if (!has_queue_pairs(endpoints, place))
+		(void)retire_one(endpoints, place, gently);
+	else if (endpoints->staying >= endpoints->options.endpoints_max)
+		(void)retire_one(endpoints, NULL, gently);
+	return rdma_has_room(endpoints, place);
 }

@@ -15,6 +15,8 @@
 struct rdma_place {
 	struct neap_rdma_queue *queue;
 	struct rdma_endpoint *starving; /* those whose user found no room, in no order */
+	struct neap_rdma_line line;
+	uint32_t staying; /* endpoints on it that do not leave */
 };
 
 /* What the peer has told of its half. */
@@ -65,6 +67,8 @@ struct rdma_endpoint {
 	struct rdma_endpoint *next_starving;
 	bool starving;
 	uint8_t chances;       /* rounds of the hand it stays */
+	bool yields;           /* it is given no more sends, and makes room for others when it is idle */
+	uint64_t usable_ns;    /* since when it is */
 	uint32_t view_changes; /* of the queue, when it was made */
 
 	struct neap_timer progress;
@@ -111,6 +115,12 @@ struct neap_rdma_endpoints {
 	uint32_t bucket_mask;
 	struct rdma_endpoint *newest, *oldest, *hand;
 	uint32_t staying; /* in that list: not leaving */
+	uint32_t waiting, yielding; /* in the lines, and of those that stay */
+	uint32_t turn; /* the place whose line is looked at first */
+	const struct neap_rdma_endpoint_user *served; /* it is told TURN: nobody goes before it */
+	uint64_t crowd_ns; /* when it was last said that there are more paths than places; 0: never */
+	struct neap_ready line_due;
+	struct neap_timer line_timer;
 	struct rdma_place places[NEAP_DEVICES_MAX];
 	uint32_t place_count;
 	uint64_t last_epoch;
@@ -151,7 +161,21 @@ void rdma_map_put(struct rdma_endpoint *endpoint); /* in front of the one that i
 void rdma_map_take(struct rdma_endpoint *endpoint); /* and lets who waits for it go on */
 void rdma_list_put(struct rdma_endpoint *endpoint);
 void rdma_list_take(struct rdma_endpoint *endpoint);
-bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place);
+bool rdma_has_room(const struct neap_rdma_endpoints *endpoints, const struct rdma_place *place);
+/* The same, or makes some: by the end of one that is idle. `gently`: only of one that has had its time. */
+bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, bool gently);
+
+/* endpoint_line.c: who waits for room */
+void rdma_line_run(struct neap_ready *ready);
+void rdma_line_leave(struct neap_rdma_endpoint_user *user);
+/* From when on it may make room for others, as far as is known now; UINT64_MAX: it cannot. */
+uint64_t rdma_may_go_ns(const struct rdma_endpoint *endpoint);
+/* There may be room for those who wait. Not at once: what is told of the endpoint is done first. */
+static inline void rdma_line_look(struct neap_rdma_endpoints *endpoints)
+{
+	if (endpoints->waiting || endpoints->yielding)
+		neap_ready_again(endpoints->reactor, &endpoints->line_due);
+}
 
 /* endpoint_work.c: the helper's part */
 void rdma_work_submit(struct rdma_endpoint *endpoint, struct rdma_job *job);

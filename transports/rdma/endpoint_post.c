@@ -14,7 +14,7 @@ static uint32_t room_of(const struct neap_rdma_endpoint *base)
 
 static void starve(struct rdma_endpoint *endpoint)
 {
-	if (endpoint->starving || !endpoint->base.usable)
+	if (endpoint->starving || !endpoint->base.usable || endpoint->yields)
 		return;
 	endpoint->starving = true;
 	endpoint->next_starving = endpoint->place->starving;
@@ -34,9 +34,10 @@ void rdma_starve_end(struct rdma_endpoint *endpoint)
 
 uint32_t neap_rdma_endpoint_room(struct neap_rdma_endpoint *base)
 {
-	uint32_t room = room_of(base);
+	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)base;
+	uint32_t room = endpoint->yields ? 0 : room_of(base);
 	if (room == 0)
-		starve((struct rdma_endpoint *)(void *)base);
+		starve(endpoint);
 	return room;
 }
 
@@ -114,7 +115,7 @@ uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *base, const struct n
 	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)base;
 	const struct neap_verbs_ops *ops = base->endpoints->verbs->ops;
 	uint32_t shares[NEAP_RDMA_QPS_MAX] = {0}, done = 0, first = endpoint->next_qp;
-	uint32_t room = room_of(base);
+	uint32_t room = endpoint->yields ? 0 : room_of(base);
 	int error = 0;
 	if (count > room)
 		count = room;
@@ -181,7 +182,10 @@ void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *base, uint32_t qp_n
 	endpoint->progressed_ns = neap_now(base->endpoints->reactor);
 	if (endpoint->place->starving)
 		feed(endpoint->place);
-	if (base->owed == 0 && base->machine.state == rdma_endpoint_DRAINING)
+	if (base->owed > 0)
+		return;
+	rdma_line_look(base->endpoints);
+	if (base->machine.state == rdma_endpoint_DRAINING)
 		neap_step(&base->machine, rdma_endpoint_on_DRAINED, 0);
 }
 

@@ -151,7 +151,7 @@ static struct neap_rdma_rail *choose(struct search *what)
 		peer->wishes = rail->wished = true;
 	if (rail && can_carry(what, rail))
 		return rail;
-	bool opens = rail && !rail->open;
+	bool opens = rail && !rail->open && !rail->waits_ns;
 	what->now = true;
 	if (!search(what, &path))
 		return NULL;

@@ -87,6 +87,7 @@ struct neap_rdma_rail {
 	uint8_t cause;         /* of the latest */
 	uint8_t trouble;       /* enum neap_verbs_status that broke it first; NEAP_WC_SUCCESS: none yet */
 	uint64_t pause_ns;
+	uint64_t waits_ns;     /* since when it waits for room; 0: it does not */
 	struct neap_rdma_piece_list pieces;
 	char nic[NEAP_TOPOLOGY_NAME_SIZE]; /* the peer's device */
 };
@@ -247,7 +248,7 @@ extern const struct neap_machine_kind neap_rdma_rail_kind;
 struct neap_rdma_rail *neap_rdma_rail_of(const struct neap_rdma_peer *peer, struct neap_path path);
 struct neap_rdma_rail *neap_rdma_rail_make(struct neap_rdma_peer *peer, struct neap_path path);
 void neap_rdma_rail_want(struct neap_rdma_rail *rail);
-bool neap_rdma_rail_is_trying(const struct neap_rdma_rail *rail); /* opening, probing, open or leaving */
+bool neap_rdma_rail_is_trying(const struct neap_rdma_rail *rail); /* opening, waiting for room, probing, open or leaving */
 void neap_rdma_rail_resume(struct neap_rdma_rail *rail);
 /* Nothing is under way on it: it goes, now or when its endpoint has. False: something is. */
 bool neap_rdma_rail_end(struct neap_rdma_rail *rail);

@@ -59,6 +59,18 @@ static void on_gone(struct neap_rdma_rail *rail, bool fenced)
 	neap_step(&rail->machine, blame ? rdma_rail_on_FAILED : rdma_rail_on_GONE, rail->cause);
 }
 
+/* Its turn has come. The peer's budget for connecting does not run while others are served. */
+static void on_turn(struct neap_rdma_rail *rail)
+{
+	struct neap_rdma_peer *peer = rail->peer;
+	uint64_t now_ns = neap_now(reactor_of(rail)), waited_ns = now_ns - rail->waits_ns;
+	bool wanted = peer->again.first || peer->queued.first;
+	if (peer->failures > 0)
+		peer->outage_ns = peer->outage_ns + waited_ns < now_ns ? peer->outage_ns + waited_ns : now_ns;
+	rail->waits_ns = 0;
+	neap_step(&rail->machine, wanted ? rdma_rail_on_TURN : rdma_rail_on_GONE, 0);
+}
+
 static void told(struct neap_rdma_endpoint_user *user, enum neap_rdma_news news)
 {
 	struct neap_rdma_rail *rail = (struct neap_rdma_rail *)(void *)((char *)user - offsetof(struct neap_rdma_rail, user));
@@ -67,6 +79,7 @@ static void told(struct neap_rdma_endpoint_user *user, enum neap_rdma_news news)
 	case NEAP_RDMA_ROOM: break;
 	case NEAP_RDMA_LEAVING: on_leaving(rail); break;
 	case NEAP_RDMA_GONE: on_gone(rail, user->fenced); break;
+	case NEAP_RDMA_TURN: on_turn(rail); break;
 	}
 	neap_rdma_peer_wake(rail->peer);
 }
@@ -135,6 +148,13 @@ static void not_to_be_had(struct neap_rdma_rail *rail, int error)
 	(void)neap_post_first(&rail->machine, rdma_rail_on_FAILED, NEAP_CAUSE_CONNECT_FAILED);
 }
 
+static void wait_for_room(struct neap_rdma_rail *rail)
+{
+	neap_rdma_endpoint_wait(rail->peer->initiator->ground.endpoints, rail->queue, &rail->user);
+	rail->waits_ns = neap_now(reactor_of(rail));
+	(void)neap_post_first(&rail->machine, rdma_rail_on_WAIT, 0);
+}
+
 static void do_open(struct neap_machine *machine, uint64_t argument)
 {
 	struct neap_rdma_rail *rail = rail_of(machine);
@@ -144,7 +164,9 @@ static void do_open(struct neap_machine *machine, uint64_t argument)
 	rail->cause = NEAP_CAUSE_NONE;
 	fill_target(rail, &target);
 	int error = neap_rdma_endpoint_use(rail->peer->initiator->ground.endpoints, rail->queue, &target, &rail->user);
-	if (error)
+	if (error == NEAP_EAGAIN)
+		wait_for_room(rail);
+	else if (error)
 		not_to_be_had(rail, error);
 	else
 		settled_for(rail);
@@ -222,7 +244,7 @@ static void do_end(struct neap_machine *machine, uint64_t argument)
 	struct neap_rdma_rail *rail = rail_of(machine);
 	(void)argument;
 	rail->open = false;
-	if (rail->user.endpoint)
+	if (rail->user.endpoint || rail->user.line)
 		neap_rdma_endpoint_unuse(&rail->user);
 	unlink_rail(rail);
 	neap_rdma_peer_wake(rail->peer);
@@ -256,10 +278,13 @@ static void broken(struct neap_machine *machine, uint8_t event)
 static const char *invariant(const struct neap_machine *machine, uint8_t from)
 {
 	const struct neap_rdma_rail *rail = rail_of(machine);
-	bool rests = machine->state == rdma_rail_CLOSED || machine->state == rdma_rail_PAUSED || machine->state == rdma_rail_ENDED;
+	bool rests = machine->state == rdma_rail_CLOSED || machine->state == rdma_rail_PAUSED || machine->state == rdma_rail_ENDED ||
+	             machine->state == rdma_rail_WAITING;
 	(void)from;
 	if (rests && rail->pieces.count > 0)
 		return "pieces on a rail that is not open";
+	if ((machine->state == rdma_rail_WAITING) != (rail->user.line != NULL) && machine->state != rdma_rail_OPENING)
+		return "waiting is being in the line";
 	return rail->open && !rail->user.endpoint ? "open without an endpoint" : NULL;
 }
 
