@@ -34,6 +34,8 @@ struct neap_verbs_qp {
 };
 
 static _Atomic uint32_t numbers = 17;
+bool instant_reads_doubtful;
+uint64_t instant_reads;
 
 /* Not freed by its maker: by the counterpart. */
 static void *make(size_t bytes)
@@ -86,7 +88,8 @@ static int query_device(struct neap_verbs_context *context, struct neap_verbs_de
 	(void)context;
 	*limits_p = (struct neap_verbs_device_limits){
 		.mr_size_max = UINT64_C(1) << 40, .mr_max = 1u << 20, .qp_max = 1u << 20, .cq_max = 1u << 16, .cqe_max = ENTRIES_MAX,
-		.wr_max = DEPTH_MAX, .sge_max = 4, .read_initiator_max = 16, .read_target_max = 16, .port_count = 1,
+		.wr_max = DEPTH_MAX, .sge_max = 4, .read_initiator_max = 16, .read_target_max = 16, .reads_doubtful = instant_reads_doubtful,
+		.port_count = 1,
 	};
 	return 0;
 }
@@ -240,6 +243,8 @@ static int post_send(struct neap_verbs_qp *qp, const struct neap_verbs_send *sen
 {
 	struct neap_verbs_cq *cq = qp->cq;
 	enum neap_verbs_status status = qp->broken ? NEAP_WC_FLUSHED : NEAP_WC_SUCCESS;
+	for (uint32_t i = 0; i < count; i++)
+		instant_reads += sends[i].opcode == NEAP_VERBS_READ;
 	for (uint32_t i = 0; i < count; i++)
 		cq->ring[cq->tail++ % ENTRIES_MAX] = (struct neap_verbs_completion){.id = sends[i].id, .status = status, .qp_number = qp->number};
 	*posted_p = count;

@@ -10,5 +10,7 @@
 #define INSTANT_DEVICE "instant0"
 
 extern const struct neap_verbs instant_verbs;
+extern bool instant_reads_doubtful;  /* as Soft-RoCE's are; for devices that are opened from then on */
+extern uint64_t instant_reads;       /* posted so far */
 
 #endif

@@ -1,6 +1,7 @@
 /* Grants over RDMA between two engines on simulated verbs: keys, ends, fences, and what counts as done. These verbs complete WRITEs before
  * they place them, and call READs done whose region went midway. */
 #include "tests/support/rdma_engine_rig.h"
+#include "transports/rdma/peer.h"
 #include "transports/rdma/rdma_slab_fsm.h"
 #include "transports/rdma/token.h"
 #include <check.h>
@@ -26,6 +27,9 @@ static struct request {
 	uint32_t ends, releases;
 } requests[8192];
 static uint32_t submitted;
+static bool look_at_once; /* each is 4 KiB at its number, and there when that is said */
+
+static bool all(const unsigned char *at, uint64_t length, unsigned char value);
 
 static void on_request(void *user, neap_batch_id batch, uint32_t index, void *request_user, const struct neap_outcome *outcome)
 {
@@ -33,6 +37,8 @@ static void on_request(void *user, neap_batch_id batch, uint32_t index, void *re
 	(void)user, (void)batch, (void)index;
 	request->outcome = *outcome;
 	request->ends++;
+	if (look_at_once && outcome->status == NEAP_COMPLETED)
+		ck_assert_msg(all(theirs + (request - requests) * 4096, 4096, 0x5a), "write %zu is not there", (size_t)(request - requests));
 }
 
 static void on_released(void *user, neap_batch_id batch, uint32_t index, void *request_user)
@@ -41,9 +47,9 @@ static void on_released(void *user, neap_batch_id batch, uint32_t index, void *r
 	((struct request *)request_user)->releases++;
 }
 
-static void begin_as(bool plain)
+static void begin_with(bool plain, uint32_t depth, uint32_t qps)
 {
-	const struct neap_engine_options options = {.rdma.slab_bytes = SLAB, .grants_max = 256},
+	const struct neap_engine_options options = {.rdma = {.slab_bytes = SLAB, .sends_max = depth, .qps_per_endpoint = qps}, .grants_max = 256},
 	                                 of_plain = {.grants_max = 256, .plain_only = true};
 	memset(requests, 0, sizeof requests);
 	memset(ours, 0x5a, sizeof ours);
@@ -56,6 +62,11 @@ static void begin_as(bool plain)
 	region = rdma_engine_rig_register(&rig, 1, theirs, sizeof theirs, NEAP_GRANT_ONLY);
 	segment = rdma_engine_rig_open(&rig, 0);
 	neap_engine_instance(rig.sides[0].engine, instance);
+}
+
+static void begin_as(bool plain)
+{
+	begin_with(plain, 0, 0);
 }
 
 static void begin(void)
@@ -497,6 +508,91 @@ START_TEST(placed_is_possible_again_after_a_refusal)
 }
 END_TEST
 
+static uint64_t checks(void)
+{
+	struct neap_rdma_initiator_stats stats;
+	neap_rdma_initiator_stats(rdma_engine_rig_of(&rig, 0)->initiator, &stats);
+	return stats.checks;
+}
+
+/* What has succeeded when a check is posted needs no other: on each of four rails' two queue pairs one for the first, one or two for the
+ * rest. Each is there when it is said to be. */
+START_TEST(a_burst_is_checked_at_once)
+{
+	begin();
+	struct neap_grant_token token = lend(0, SLAB, NEAP_MAY_WRITE);
+	completes(submit(NEAP_WRITE, ours, theirs, 300000, &token, true));
+	rdma_engine_rig_pass(&rig, SECOND);
+	memset(theirs, 0, SLAB);
+	submitted = 0;
+	memset(requests, 0, sizeof requests);
+	look_at_once = true;
+	uint64_t before = checks();
+	for (uint32_t i = 0; i < SLAB / 4096; i++)
+		(void)submit(NEAP_WRITE, ours, theirs + i * 4096, 4096, &token, true);
+	for (uint32_t i = 0; i < SLAB / 4096; i++)
+		completes(i);
+	look_at_once = false;
+	ck_assert_uint_gt(checks(), before);
+	ck_assert_uint_le(checks() - before, 4 * 2 * 4);
+	end();
+}
+END_TEST
+
+/* Queue pairs that are always full: checks find their room, and the end is soon. */
+START_TEST(checks_find_room)
+{
+	begin_with(false, (uint32_t)_i + 1, 1);
+	struct neap_grant_token token = lend(0, SLAB, NEAP_MAY_WRITE | NEAP_MAY_READ);
+	look_at_once = true;
+	for (uint32_t i = 0; i < SLAB / 4096; i++)
+		(void)submit(NEAP_WRITE, ours, theirs + i * 4096, 4096, &token, true);
+	for (uint32_t i = 0; i < SLAB / 4096; i++)
+		completes(i);
+	look_at_once = false;
+	memset(ours, 0, sizeof ours);
+	uint32_t first = submit(NEAP_READ, ours, theirs, 200000, &token, false);
+	completes(first);
+	ck_assert(all(ours, 200000, 0x5a));
+	end();
+}
+END_TEST
+
+/* Many at once, under one key and under another, one of which ends: what is said to be read was read. */
+START_TEST(bursts_of_reads_that_are_revoked_midway)
+{
+	enum { BURST = 32 };
+	uint32_t failed = 0, done = 0;
+	unsigned short random[3] = {7, 8, (unsigned short)_i};
+	begin_with(false, 0, 1 + (uint32_t)_i % 2);
+	memset(theirs, 0x33, sizeof theirs);
+	rig.sim.latency_max_ns = MS / 4;
+	for (uint32_t round = 0; round < 40; round++) {
+		struct neap_grant_token token = lend(0, 200000, NEAP_MAY_READ), spoiler = lend(0, 100, NEAP_MAY_WRITE),
+		                        healthy = lend(SLAB, 200000, NEAP_MAY_READ);
+		memset(ours, 0, BURST * 4096);
+		uint32_t first = submitted;
+		for (uint32_t i = 0; i < BURST; i++)
+			(void)submit(NEAP_READ, ours + i * 4096, i % 4 ? theirs : theirs + SLAB, 4096, i % 4 ? &token : &healthy, false);
+		rdma_engine_rig_pass(&rig, (uint64_t)nrand48(random) % (4 * MS));
+		(void)take_back(&spoiler, false);
+		wait_ended(take_back(&token, false));
+		for (uint32_t i = 0; i < BURST; i++) {
+			bool complete = wait_for(first + i)->status == NEAP_COMPLETED;
+			failed += !complete;
+			done += complete;
+			ck_assert_msg(complete || i % 4, "round %u: a healthy one failed", round);
+			ck_assert_msg(!complete || all(ours + i * 4096, 4096, 0x33), "round %u: bytes are missing", round);
+		}
+		wait_ended(take_back(&healthy, true));
+		rdma_engine_rig_pass(&rig, 20 * MS);
+	}
+	ck_assert_uint_gt(failed, 10);
+	ck_assert_uint_gt(done, 10 * BURST / 4);
+	end();
+}
+END_TEST
+
 /* A reader may be told success with bytes missing: it is not told so on. */
 START_TEST(a_read_that_was_revoked_midway_is_no_success)
 {
@@ -545,6 +641,9 @@ int main(void)
 	tcase_add_test(late, revoked_under_running_traffic);
 	tcase_add_test(done, placed_is_there);
 	tcase_add_loop_test(done, placed_is_possible_again_after_a_refusal, 0, 4);
+	tcase_add_test(done, a_burst_is_checked_at_once);
+	tcase_add_loop_test(done, checks_find_room, 0, 3);
+	tcase_add_loop_test(done, bursts_of_reads_that_are_revoked_midway, 0, getenv("NEAP_RDMA_SEEDS") ? atoi(getenv("NEAP_RDMA_SEEDS")) : 4);
 	tcase_add_test(done, a_read_that_was_revoked_midway_is_no_success);
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, late);

@@ -1,11 +1,16 @@
 /* Successes that do not count yet (design.md 7; fences.md 4, 5).
  *
- * A WRITE's completion does not say that its bytes are placed, and a READ's not that its region was there all the time. So a small READ of
- * the last bytes follows on the same queue pair, by the same key: it waits for the placement of what was before it, and it fails when the
- * key is not good any more, or when the queue pair is not. The piece counts when that has come back. */
+ * A WRITE's completion does not say that its bytes are placed, and a READ's not that its region was there all the time. So a small READ
+ * follows on the same queue pair, by the same key: it waits for the placement of what was before it, and it fails when the key is not good
+ * any more, or when the queue pair is not. What had succeeded before it was posted counts when it has come back.
+ *
+ * Checks go in rounds, a rail at a time: one READ for each queue pair and key of those that wait, posted when all completions at hand
+ * were looked at. What succeeds while a round is under way is for the next one. A round that fails is the end of the endpoint, with all
+ * of it. */
 #include "transports/rdma/peer.h"
 
 #define CHECK_BYTES 8u
+#define ROUND_MAX 32u /* checks of one; what has another queue pair or key waits for the next round */
 
 static bool places_late(const struct neap_rdma_queue *queue)
 {
@@ -15,7 +20,7 @@ static bool places_late(const struct neap_rdma_queue *queue)
 bool neap_rdma_piece_needs_check(const struct neap_rdma_piece *piece)
 {
 	const struct neap_rdma_request *request = piece->request;
-	if (!request || piece->checking)
+	if (!request)
 		return false;
 	const struct neap_rdma_queue *queue = piece->rail->queue;
 	if (piece->write)
@@ -74,16 +79,128 @@ static uint32_t check_bytes(const struct neap_rdma_piece *piece)
 	return piece->length < CHECK_BYTES ? piece->length : CHECK_BYTES;
 }
 
-bool neap_rdma_piece_check(struct neap_rdma_piece *piece, uint32_t qp_number)
+/* Reads the last bytes of a piece again. */
+static int post_check(struct neap_rdma_piece *leader)
 {
-	uint64_t tail = piece->offset + piece->length - check_bytes(piece);
+	uint64_t tail = leader->offset + leader->length - check_bytes(leader);
 	struct neap_verbs_send send = {
-		.id = neap_pool_handle(&piece->rail->peer->initiator->pieces, piece),
+		.id = neap_pool_handle(&leader->rail->peer->initiator->pieces, leader),
 		.opcode = NEAP_VERBS_READ,
-		.length = check_bytes(piece),
-		.rkey = piece->rkey,
-		.remote = piece->request->slice->address + tail,
+		.length = check_bytes(leader),
+		.rkey = leader->rkey,
+		.remote = leader->request->slice->address + tail,
 	};
-	piece->checking = find_place(piece, tail, &send) && neap_rdma_endpoint_post_on(piece->rail->user.endpoint, qp_number, &send);
-	return piece->checking;
+	if (!find_place(leader, tail, &send))
+		return NEAP_ENODEV;
+	return neap_rdma_endpoint_post_on(leader->rail->user.endpoint, leader->qp_number, &send);
+}
+
+/* --- rounds */
+
+static void look_later(struct neap_rdma_rail *rail)
+{
+	struct neap_rdma_initiator *initiator = rail->peer->initiator;
+	if (rail->to_check)
+		return;
+	rail->to_check = true;
+	rail->next_to_check = initiator->to_check;
+	initiator->to_check = rail;
+}
+
+void neap_rdma_piece_to_check(struct neap_rdma_piece *piece, uint32_t qp_number)
+{
+	struct neap_rdma_rail *rail = piece->rail;
+	piece->qp_number = qp_number;
+	neap_rdma_piece_unlink(&rail->pieces, piece);
+	neap_rdma_piece_append(&rail->unchecked, piece);
+	look_later(rail);
+}
+
+/* Who leads the check for each queue pair and key. */
+struct round {
+	struct neap_rdma_piece *leaders[ROUND_MAX];
+	uint32_t count;
+};
+
+static bool is_covered(const struct round *round, const struct neap_rdma_piece *piece)
+{
+	for (uint32_t i = round->count; i-- > 0;)
+		if (round->leaders[i]->qp_number == piece->qp_number && round->leaders[i]->rkey == piece->rkey)
+			return true;
+	return false;
+}
+
+/* True: a check covers it that was posted now. */
+static bool cover(struct round *round, struct neap_rdma_piece *piece, int *error_p)
+{
+	if (is_covered(round, piece))
+		return true;
+	if (round->count == ROUND_MAX)
+		return false;
+	*error_p = post_check(piece);
+	if (*error_p)
+		return false;
+	piece->checking = true;
+	round->leaders[round->count++] = piece;
+	return true;
+}
+
+/* No room is no failure: something is under way there, whose completion brings us here again, or ROOM does. */
+void neap_rdma_rail_check(struct neap_rdma_rail *rail)
+{
+	struct round round = {.count = 0};
+	struct neap_rdma_piece *next;
+	int error = NEAP_OK;
+	if (rail->checks > 0 || !rail->user.endpoint || rail->user.endpoint->leaving)
+		return;
+	for (struct neap_rdma_piece *piece = rail->unchecked.first; piece && !error; piece = next) {
+		next = piece->next;
+		if (!cover(&round, piece, &error))
+			continue;
+		neap_rdma_piece_unlink(&rail->unchecked, piece);
+		neap_rdma_piece_append(&rail->covered, piece);
+	}
+	rail->checks = round.count;
+	rail->peer->initiator->stats.checks += round.count;
+	if (error && error != NEAP_EAGAIN)
+		neap_rdma_rail_broken(rail, NEAP_WC_FLUSHED);
+}
+
+void neap_rdma_checks_post(struct neap_rdma_initiator *initiator)
+{
+	struct neap_rdma_rail *rail;
+	while ((rail = initiator->to_check)) {
+		initiator->to_check = rail->next_to_check;
+		rail->to_check = false;
+		neap_rdma_rail_check(rail);
+	}
+}
+
+void neap_rdma_check_passed(struct neap_rdma_piece *leader)
+{
+	struct neap_rdma_rail *rail = leader->rail;
+	leader->checking = false;
+	if (--rail->checks > 0)
+		return;
+	while (rail->covered.first)
+		neap_rdma_piece_succeeded(rail, &rail->covered, rail->covered.first);
+	look_later(rail);
+}
+
+static void flush(struct neap_rdma_rail *rail, struct neap_rdma_piece_list *list)
+{
+	struct neap_rdma_piece *piece;
+	while ((piece = list->first)) {
+		neap_rdma_piece_unlink(list, piece);
+		neap_rdma_piece_append(&rail->pieces, piece);
+		if (piece->status == NEAP_WC_SUCCESS)
+			piece->status = NEAP_WC_FLUSHED;
+	}
+}
+
+void neap_rdma_checks_drop(struct neap_rdma_rail *rail)
+{
+	flush(rail, &rail->covered);
+	flush(rail, &rail->unchecked);
+	rail->checks = 0;
 }

@@ -150,9 +150,9 @@ uint32_t neap_rdma_endpoint_room(struct neap_rdma_endpoint *endpoint);
 /* Posts `count` (at most the room) over its queue pairs, each a contiguous part. Returns how many were posted, in order of `sends`; fewer
  * only when the device refused: then the endpoint leaves. Each posted one is owed a completion. */
 uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *endpoint, const struct neap_verbs_send *sends, uint32_t count);
-/* Posts one on the queue pair of that number, behind what was posted there, also when it is to make room for others. False: it was not;
- * no room, or the endpoint leaves. */
-bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *endpoint, uint32_t qp_number, const struct neap_verbs_send *send);
+/* Posts one on the queue pair of that number, behind what was posted there, also when it is to make room for others. NEAP_EAGAIN: no room
+ * there; something is under way on it, or ROOM is told. NEAP_ECLOSED: the endpoint leaves. */
+int neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *endpoint, uint32_t qp_number, const struct neap_verbs_send *send);
 /* A completion of one of its sends came: makes room, and gives the entry back to its queue. Not a failure by itself: the owner
  * of the sends decides. Until it is GONE, also while it leaves. */
 void neap_rdma_endpoint_completed(struct neap_rdma_endpoint *endpoint, uint32_t qp_number);

@@ -80,7 +80,6 @@ static void yield(struct rdma_endpoint *endpoint)
 {
 	endpoint->base.endpoints->yielding += !endpoint->yields;
 	endpoint->yields = true;
-	rdma_starve_end(endpoint);
 	if (endpoint->base.owed == 0)
 		rdma_endpoint_fail(endpoint, NEAP_CAUSE_NONE, "it made room for others that wait (MC_MAX_EP_PER_CTX)");
 }

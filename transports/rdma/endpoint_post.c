@@ -14,7 +14,7 @@ static uint32_t room_of(const struct neap_rdma_endpoint *base)
 
 static void starve(struct rdma_endpoint *endpoint)
 {
-	if (endpoint->starving || !endpoint->base.usable || endpoint->yields)
+	if (endpoint->starving || !endpoint->base.usable)
 		return;
 	endpoint->starving = true;
 	endpoint->next_starving = endpoint->place->starving;
@@ -36,7 +36,7 @@ uint32_t neap_rdma_endpoint_room(struct neap_rdma_endpoint *base)
 {
 	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)base;
 	uint32_t room = endpoint->yields ? 0 : room_of(base);
-	if (room == 0)
+	if (room == 0 && !endpoint->yields)
 		starve(endpoint);
 	return room;
 }
@@ -144,7 +144,7 @@ uint32_t neap_rdma_endpoint_post(struct neap_rdma_endpoint *base, const struct n
 	return done;
 }
 
-bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *base, uint32_t qp_number, const struct neap_verbs_send *send)
+int neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *base, uint32_t qp_number, const struct neap_verbs_send *send)
 {
 	struct rdma_endpoint *endpoint = (struct rdma_endpoint *)(void *)base;
 	struct neap_rdma_qp *qp = NULL;
@@ -152,8 +152,12 @@ bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *base, uint32_t qp_num
 	for (uint32_t i = 0; i < base->qp_count; i++)
 		if (base->qps[i].number == qp_number)
 			qp = &base->qps[i];
-	if (!qp || qp->posted == base->depth || room_of(base) == 0)
-		return false;
+	if (!qp || !base->usable)
+		return NEAP_ECLOSED;
+	if (room_of(base) == 0)
+		starve(endpoint);
+	if (qp->posted == base->depth || room_of(base) == 0)
+		return NEAP_EAGAIN;
 	if (base->owed == 0)
 		watch_progress(endpoint);
 	endpoint->chances |= 1;
@@ -164,7 +168,7 @@ bool neap_rdma_endpoint_post_on(struct neap_rdma_endpoint *base, uint32_t qp_num
 	if (error)
 		rdma_endpoint_fail(endpoint, NEAP_CAUSE_CONNECT_FAILED, "%s to %s: the device does not take a send: %s", base->queue->device->name,
 		                   base->path, rdma_error_text(error));
-	return posted == 1;
+	return error ? NEAP_ECLOSED : NEAP_OK;
 }
 
 /* --- completions ---------------------------------------------------------------------------------------------------------------- */

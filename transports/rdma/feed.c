@@ -156,7 +156,7 @@ static struct neap_rdma_rail *choose(struct search *what)
 	if (!search(what, &path))
 		return NULL;
 	rail = neap_rdma_rail_of(peer, path);
-	return opens && rail->pieces.count >= NEAP_RDMA_AHEAD ? NULL : rail;
+	return opens && neap_rdma_rail_holds(rail) >= NEAP_RDMA_AHEAD ? NULL : rail;
 }
 
 /* --- pieces */

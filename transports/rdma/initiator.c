@@ -178,6 +178,7 @@ void neap_rdma_initiator_completed(struct neap_rdma_initiator *initiator, struct
 		neap_rdma_piece_completed(piece, &completions[i]);
 		neap_rdma_peer_wake(peer);
 	}
+	neap_rdma_checks_post(initiator);
 }
 
 /* A port that is back is tried at once, and memory may be on other devices now. */

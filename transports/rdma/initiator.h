@@ -88,7 +88,7 @@ void neap_rdma_initiator_device(const struct neap_rdma_initiator *initiator, uin
 
 /* What has happened so far, for statistics and tests. */
 struct neap_rdma_initiator_stats {
-	uint64_t pieces_posted, pieces_repeated, probes, rails_paused;
+	uint64_t pieces_posted, pieces_repeated, checks, probes, rails_paused;
 	uint32_t peers, rails, rails_open, requests, pieces;
 };
 void neap_rdma_initiator_stats(const struct neap_rdma_initiator *initiator, struct neap_rdma_initiator_stats *stats_p);

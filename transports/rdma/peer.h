@@ -1,8 +1,8 @@
 /* The initiator from inside: peers, rails, requests and pieces. Shared by the files of the initiator, by nobody else.
  *
  * A request stands in one place: unsure (its range is not in the descriptor, which is read again), queued (bytes of it are still to be
- * cut), or cut. A piece stands in one place: the rail it is under way on, or `again` of its peer, to be posted once more. Pieces exist only
- * from their first posting on: a request of a terabyte takes no more memory than one of a kilobyte.
+ * cut), or cut. A piece stands in one place: the rail it is under way on, or has to be checked on, or `again` of its peer, to be posted
+ * once more. Pieces exist only from their first posting on: a request of a terabyte takes no more memory than one of a kilobyte.
  *
  * A piece whose rail breaks stays there until the endpoint is gone: only then do its bytes come from nowhere any more, and a WRITE is
  * repeated to a Neap peer only when that has said the same of its half (design.md 6). */
@@ -59,7 +59,8 @@ struct neap_rdma_piece {
 	uint8_t tries, flushes;
 	uint8_t local, remote; /* the path it was posted on last */
 	bool write, posted;
-	bool checking; /* it has succeeded, and what is under way now shows whether that counts (check.c) */
+	bool checking;      /* what is under way now is the check that it leads (check.c) */
+	uint32_t qp_number; /* of its success, that does not count yet */
 };
 
 _Static_assert(sizeof(struct neap_rdma_piece) <= 64, "a piece is one cache line");
@@ -88,7 +89,11 @@ struct neap_rdma_rail {
 	uint8_t trouble;       /* enum neap_verbs_status that broke it first; NEAP_WC_SUCCESS: none yet */
 	uint64_t pause_ns;
 	uint64_t waits_ns;     /* since when it waits for room; 0: it does not */
-	struct neap_rdma_piece_list pieces;
+	struct neap_rdma_piece_list pieces;             /* under way */
+	struct neap_rdma_piece_list unchecked, covered; /* have succeeded; that counts after a check still to be posted, or under way */
+	uint32_t checks;                                /* under way */
+	struct neap_rdma_rail *next_to_check;
+	bool to_check;
 	char nic[NEAP_TOPOLOGY_NAME_SIZE]; /* the peer's device */
 };
 
@@ -167,6 +172,7 @@ struct neap_rdma_initiator {
 	uint64_t device_bytes[NEAP_DEVICES_MAX];            /* under way through each device of ours */
 	uint64_t device_moved[NEAP_DEVICES_MAX];            /* so far */
 	struct neap_rdma_gather gathers[NEAP_RDMA_GATHERS];
+	struct neap_rdma_rail *to_check; /* rails whose checks are to be posted when all completions at hand were looked at */
 	uint64_t version; /* raised when a device of ours comes or goes */
 	uint64_t lot;     /* decides between equal paths: chance at first, then another one each time */
 	struct neap_rdma_initiator_stats stats;
@@ -223,6 +229,8 @@ struct neap_rdma_piece *neap_rdma_piece_take(struct neap_rdma_peer *peer, struct
 void neap_rdma_piece_append(struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece);
 void neap_rdma_piece_unlink(struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece);
 void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_verbs_completion *completion);
+/* The bytes of one of the rail's are there; `list` is where it stands. */
+void neap_rdma_piece_succeeded(struct neap_rdma_rail *rail, struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece);
 /* The rail's endpoint is gone: what was under way on it is repeated, or ends. */
 void neap_rdma_pieces_settle(struct neap_rdma_rail *rail, bool fenced);
 void neap_rdma_piece_free(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
@@ -237,10 +245,15 @@ uint32_t neap_rdma_lent_key(const struct neap_rdma_rail *rail, const struct neap
 /* check.c: successes that do not count yet */
 enum neap_rdma_scratch_phase neap_rdma_scratch_of(const struct neap_rdma_initiator *initiator); /* asks for it */
 bool neap_rdma_can_check(const struct neap_rdma_initiator *initiator, const struct neap_rdma_queue *queue);
-/* It has succeeded, and that does not count yet. */
+/* Its success does not count yet. */
 bool neap_rdma_piece_needs_check(const struct neap_rdma_piece *piece);
-/* False: it cannot be checked any more. */
-bool neap_rdma_piece_check(struct neap_rdma_piece *piece, uint32_t qp_number);
+void neap_rdma_piece_to_check(struct neap_rdma_piece *piece, uint32_t qp_number);
+void neap_rdma_check_passed(struct neap_rdma_piece *leader);
+/* Posts what is due of the rails in initiator->to_check, or of one that has room again. */
+void neap_rdma_checks_post(struct neap_rdma_initiator *initiator);
+void neap_rdma_rail_check(struct neap_rdma_rail *rail);
+/* The endpoint leaves: what had succeeded and was not checked is as if it had been flushed. */
+void neap_rdma_checks_drop(struct neap_rdma_rail *rail);
 
 /* rail.c */
 extern const struct neap_machine_kind neap_rdma_rail_kind;
@@ -248,6 +261,10 @@ extern const struct neap_machine_kind neap_rdma_rail_kind;
 struct neap_rdma_rail *neap_rdma_rail_of(const struct neap_rdma_peer *peer, struct neap_path path);
 struct neap_rdma_rail *neap_rdma_rail_make(struct neap_rdma_peer *peer, struct neap_path path);
 void neap_rdma_rail_want(struct neap_rdma_rail *rail);
+static inline uint32_t neap_rdma_rail_holds(const struct neap_rdma_rail *rail) /* pieces */
+{
+	return rail->pieces.count + rail->unchecked.count + rail->covered.count;
+}
 bool neap_rdma_rail_is_trying(const struct neap_rdma_rail *rail); /* opening, waiting for room, probing, open or leaving */
 void neap_rdma_rail_resume(struct neap_rdma_rail *rail);
 /* Nothing is under way on it: it goes, now or when its endpoint has. False: something is. */

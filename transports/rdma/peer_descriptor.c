@@ -103,6 +103,14 @@ static int64_t find_device(const struct neap_descriptor *descriptor, const char 
 	return -1;
 }
 
+static uint64_t bytes_of(const struct neap_rdma_piece_list *list)
+{
+	uint64_t bytes = 0;
+	for (const struct neap_rdma_piece *piece = list->first; piece; piece = piece->next)
+		bytes += piece->length;
+	return bytes;
+}
+
 /* Bytes under way follow their device to its new index. */
 static void renumber(struct neap_rdma_peer *peer, const struct neap_descriptor *descriptor)
 {
@@ -112,8 +120,7 @@ static void renumber(struct neap_rdma_peer *peer, const struct neap_descriptor *
 		rail->stale = index < 0;
 		if (index >= 0)
 			rail->remote = (uint8_t)index;
-		for (struct neap_rdma_piece *piece = rail->pieces.first; piece; piece = piece->next)
-			peer->remote_bytes[rail->remote] += piece->length;
+		peer->remote_bytes[rail->remote] += bytes_of(&rail->pieces) + bytes_of(&rail->unchecked) + bytes_of(&rail->covered);
 	}
 }
 

@@ -58,11 +58,10 @@ static void off_the_device(struct neap_rdma_rail *rail, const struct neap_rdma_p
 	rail->peer->remote_bytes[rail->remote] -= piece->length;
 }
 
-/* The bytes are there. */
-static void succeeded(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece)
+void neap_rdma_piece_succeeded(struct neap_rdma_rail *rail, struct neap_rdma_piece_list *list, struct neap_rdma_piece *piece)
 {
 	struct neap_rdma_peer *peer = rail->peer;
-	neap_rdma_piece_unlink(&rail->pieces, piece);
+	neap_rdma_piece_unlink(list, piece);
 	off_the_device(rail, piece);
 	peer->initiator->device_moved[rail->local] += piece->length;
 	rail->failures = 0;
@@ -77,33 +76,34 @@ static void succeeded(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece
 	neap_rdma_piece_drop(peer, piece);
 }
 
-/* The endpoint leaves, or is made to: what becomes of the piece is decided when it is gone. */
-static void without_check(struct neap_rdma_piece *piece)
+/* A queue pair on its way to ERR may call a READ done that lacks bytes (fences.md 4), and nothing can be checked on it any more: what is
+ * done there in doubt is done again. */
+static bool counts(const struct neap_rdma_piece *piece, const struct neap_rdma_endpoint *endpoint)
 {
-	piece->status = NEAP_WC_FLUSHED;
-	neap_rdma_rail_broken(piece->rail, NEAP_WC_FLUSHED);
+	bool reads = piece->request && (!piece->write || piece->checking);
+	return !endpoint->leaving || !(reads || neap_rdma_piece_needs_check(piece));
+}
+
+static void succeeded(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece, uint32_t qp_number)
+{
+	if (piece->checking)
+		neap_rdma_check_passed(piece);
+	else if (neap_rdma_piece_needs_check(piece))
+		neap_rdma_piece_to_check(piece, qp_number);
+	else
+		neap_rdma_piece_succeeded(rail, &rail->pieces, piece);
 }
 
 void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_verbs_completion *completion)
 {
 	struct neap_rdma_rail *rail = piece->rail;
 	struct neap_rdma_endpoint *endpoint = rail->user.endpoint;
-	/* A READ that a queue pair on its way to ERR calls done may lack bytes (fences.md 4): it is read again. */
-	bool doubtful = endpoint->leaving && piece->request && (!piece->write || piece->checking);
-	if (completion->status == NEAP_WC_SUCCESS && !doubtful && neap_rdma_piece_needs_check(piece)) {
-		neap_rdma_endpoint_completed(endpoint, completion->qp_number); /* that makes room for the check */
-		if (!neap_rdma_piece_check(piece, completion->qp_number))
-			without_check(piece);
-		return;
+	if (completion->status == NEAP_WC_SUCCESS && counts(piece, endpoint)) {
+		succeeded(rail, piece, completion->qp_number);
+	} else { /* it stays on the rail until the endpoint is gone */
+		piece->status = completion->status == NEAP_WC_SUCCESS ? NEAP_WC_FLUSHED : (uint8_t)completion->status;
+		neap_rdma_rail_broken(rail, piece->status);
 	}
-	if (completion->status == NEAP_WC_SUCCESS && !doubtful) {
-		succeeded(rail, piece);
-		neap_rdma_endpoint_completed(endpoint, completion->qp_number);
-		return;
-	}
-	/* It stays on the rail until the endpoint is gone. */
-	piece->status = completion->status == NEAP_WC_SUCCESS ? NEAP_WC_FLUSHED : (uint8_t)completion->status;
-	neap_rdma_rail_broken(rail, piece->status);
 	neap_rdma_endpoint_completed(endpoint, completion->qp_number);
 }
 

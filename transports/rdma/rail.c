@@ -27,7 +27,7 @@ static void settled_for(struct neap_rdma_rail *rail)
 		neap_step(&rail->machine, rail->doubt ? rdma_rail_on_DOUBTED : rdma_rail_on_USABLE, 0);
 }
 
-/* WRITEs under way: the peer is asked to destroy its half too, before they are repeated. */
+/* WRITEs under way, or as good as that: the peer is asked to destroy its half too, before they are repeated. */
 static bool has_writes(const struct neap_rdma_rail *rail)
 {
 	for (const struct neap_rdma_piece *piece = rail->pieces.first; piece; piece = piece->next)
@@ -41,6 +41,7 @@ static void on_leaving(struct neap_rdma_rail *rail)
 	struct neap_rdma_endpoint *endpoint = rail->user.endpoint;
 	rail->open = false;
 	rail->cause = endpoint->cause;
+	neap_rdma_checks_drop(rail);
 	endpoint->wants_fence |= has_writes(rail);
 	if (endpoint->cause != NEAP_CAUSE_NONE)
 		neap_rdma_peer_trouble(rail->peer, endpoint->cause, endpoint->why);
@@ -76,7 +77,7 @@ static void told(struct neap_rdma_endpoint_user *user, enum neap_rdma_news news)
 	struct neap_rdma_rail *rail = (struct neap_rdma_rail *)(void *)((char *)user - offsetof(struct neap_rdma_rail, user));
 	switch (news) {
 	case NEAP_RDMA_USABLE: settled_for(rail); break;
-	case NEAP_RDMA_ROOM: break;
+	case NEAP_RDMA_ROOM: neap_rdma_rail_check(rail); break;
 	case NEAP_RDMA_LEAVING: on_leaving(rail); break;
 	case NEAP_RDMA_GONE: on_gone(rail, user->fenced); break;
 	case NEAP_RDMA_TURN: on_turn(rail); break;
@@ -281,7 +282,7 @@ static const char *invariant(const struct neap_machine *machine, uint8_t from)
 	bool rests = machine->state == rdma_rail_CLOSED || machine->state == rdma_rail_PAUSED || machine->state == rdma_rail_ENDED ||
 	             machine->state == rdma_rail_WAITING;
 	(void)from;
-	if (rests && rail->pieces.count > 0)
+	if (rests && neap_rdma_rail_holds(rail) > 0)
 		return "pieces on a rail that is not open";
 	if ((machine->state == rdma_rail_WAITING) != (rail->user.line != NULL) && machine->state != rdma_rail_OPENING)
 		return "waiting is being in the line";
@@ -358,7 +359,7 @@ void neap_rdma_rail_resume(struct neap_rdma_rail *rail)
 bool neap_rdma_rail_end(struct neap_rdma_rail *rail)
 {
 	uint8_t state = rail->machine.state;
-	if (rail->pieces.count > 0 || state == rdma_rail_PROBING || state == rdma_rail_LEAVING)
+	if (neap_rdma_rail_holds(rail) > 0 || state == rdma_rail_PROBING || state == rdma_rail_LEAVING)
 		return false;
 	neap_step(&rail->machine, rdma_rail_on_END, 0);
 	return true;

@@ -160,15 +160,19 @@ void neap_rdma_request_stop(struct neap_rdma_peer *peer, struct neap_rdma_reques
 }
 
 /* What still carries pieces of it has not moved for drain_timeout_ms: it is given up, and with it what else it carries. */
+static bool is_in(const struct neap_rdma_piece_list *list, const struct neap_rdma_request *request)
+{
+	const struct neap_rdma_piece *piece = list->first;
+	while (piece && piece->request != request)
+		piece = piece->next;
+	return piece != NULL;
+}
+
 static void break_rails(struct neap_rdma_peer *peer, const struct neap_rdma_request *request)
 {
 	for (struct neap_rdma_rail *rail = peer->rails; rail; rail = rail->next)
-		for (struct neap_rdma_piece *piece = rail->pieces.first; piece; piece = piece->next)
-			if (piece->request == request && rail->user.endpoint) {
-				neap_rdma_endpoint_retire(rail->user.endpoint, NEAP_CAUSE_NO_PROGRESS,
-				                          "a canceled request did not end in drain_timeout_ms");
-				break;
-			}
+		if (rail->user.endpoint && (is_in(&rail->pieces, request) || is_in(&rail->unchecked, request) || is_in(&rail->covered, request)))
+			neap_rdma_endpoint_retire(rail->user.endpoint, NEAP_CAUSE_NO_PROGRESS, "a canceled request did not end in drain_timeout_ms");
 }
 
 void neap_rdma_peer_drain_due(struct neap_timer *timer, void *user)
