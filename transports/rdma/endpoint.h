@@ -99,6 +99,7 @@ struct neap_rdma_endpoint {
 	struct neap_rdma_qp qps[NEAP_RDMA_QPS_MAX];
 	uint32_t depth;                 /* of each, agreed */
 	uint32_t mtu_bytes;             /* of the path; with Mooncake, whose MTU is not told, a guess by its own rule */
+	uint32_t reads_max;             /* of ours that a queue pair has under way at once */
 	uint32_t owed;                  /* sends under way, of all its queue pairs */
 	struct neap_rdma_endpoint_user *users;
 };

@@ -170,6 +170,7 @@ void rdma_work_connect(struct rdma_endpoint *endpoint)
 		.rnr_retry = RNR_RETRY,
 		.reads_max = (uint8_t)least(limits->read_initiator_max, RDMA_READS_MAX),
 	};
+	endpoint->base.reads_max = work->rts.reads_max;
 	endpoint->connect_job.run = run_connect;
 }
 

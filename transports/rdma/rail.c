@@ -94,7 +94,7 @@ struct meaning {
 static const struct meaning meanings[] = {
 	{NEAP_WC_RETRY_EXCEEDED, NEAP_CAUSE_PEER_RESET,
      "no answer (transport retry counter exceeded): its process, device or cable is gone"},
-	{NEAP_WC_REMOTE_INVALID_REQUEST, NEAP_CAUSE_PROTOCOL, "invalid request: do both ends have one MTU? (MC_MTU, ip link)"},
+	{NEAP_WC_REMOTE_INVALID_REQUEST, NEAP_CAUSE_PROTOCOL, "the peer's device takes it for an invalid request"},
 	{NEAP_WC_REMOTE_ACCESS, NEAP_CAUSE_REFUSED_BY_PEER, "refused there: the key is wrong or has ended"},
 	{NEAP_WC_REMOTE_OPERATION, NEAP_CAUSE_PROTOCOL, "the peer's device failed in it"},
 	{NEAP_WC_LOCAL_PROTECTION, NEAP_CAUSE_LOCAL_MEMORY, "our own memory is not registered as it was"},
@@ -111,16 +111,33 @@ static const struct meaning *meaning_of(enum neap_verbs_status status)
 	return meaning;
 }
 
+/* What there is to look at: between Neap peers the path MTU is agreed, and to others it is not told. */
+static void explain_invalid(const struct neap_rdma_endpoint *endpoint, char *text, size_t size)
+{
+	if (endpoint->peer_is_neap)
+		snprintf(text, size,
+		         "its queue pair was in no state for the request, or it serves fewer READs at once than we send, %u on each queue pair; "
+		         "the path MTU is agreed, %u bytes",
+		         endpoint->reads_max, endpoint->mtu_bytes);
+	else
+		snprintf(text, size,
+		         "invalid request: do both ends have one MTU, here %u bytes (MC_MTU, ip link)? Does it serve fewer READs at once than %u?",
+		         endpoint->mtu_bytes, endpoint->reads_max);
+}
+
 /* What broke it first is to blame; what was behind that is flushed. */
 void neap_rdma_rail_broken(struct neap_rdma_rail *rail, enum neap_verbs_status status)
 {
 	const struct meaning *meaning = meaning_of(status);
-	char why[NEAP_RDMA_WHY_SIZE];
+	char why[NEAP_RDMA_WHY_SIZE + NEAP_TOPOLOGY_NAME_SIZE], text[NEAP_RDMA_WHY_SIZE];
 	if (rail->trouble != NEAP_WC_SUCCESS)
 		return;
 	rail->trouble = (uint8_t)status;
 	rail->open = false;
-	snprintf(why, sizeof why, "from %s to %.63s: %s (status %d)", rail->queue->device->name, rail->nic, meaning->text, (int)status);
+	snprintf(text, sizeof text, "%s", meaning->text);
+	if (status == NEAP_WC_REMOTE_INVALID_REQUEST)
+		explain_invalid(rail->user.endpoint, text, sizeof text);
+	snprintf(why, sizeof why, "from %s to %.63s: %.200s (status %d)", rail->queue->device->name, rail->nic, text, (int)status);
 	neap_rdma_endpoint_retire(rail->user.endpoint, meaning->cause, why);
 }
 
