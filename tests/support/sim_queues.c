@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct sim_verbs *sim_of(const struct neap_verbs_qp *qp)
 {
@@ -191,12 +192,29 @@ void sim_qp_fails(struct neap_verbs_qp *qp)
 	sim_network_wake(sim_of(qp));
 }
 
+static bool is_v4(const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	return memcmp(gid, mapped, sizeof mapped) == 0;
+}
+
+/* From an address of one family none of the other is reached. */
+static bool may_reach(const struct sim_device *device, const struct neap_verbs_qp_change *change)
+{
+	for (uint32_t i = 0; i < device->gid_count; i++)
+		if (device->gids[i].index == change->gid_index)
+			return !(device->gids_refused >> change->gid_index & 1) && is_v4(device->gids[i].gid) == is_v4(change->peer_gid);
+	return false;
+}
+
 static int modify_qp(struct neap_verbs_qp *qp, const struct neap_verbs_qp_change *change)
 {
 	int error = sim_fails(sim_of(qp), SIM_MODIFY_QP);
 	if (!error && !may_move(qp->state, change->to))
 		error = -EINVAL;
 	if (!error && change->to == NEAP_QP_RTR && change->mtu_bytes > qp->pd->context->device->port.mtu_bytes)
+		error = -EINVAL;
+	if (!error && change->to == NEAP_QP_RTR && !may_reach(qp->pd->context->device, change))
 		error = -EINVAL;
 	if (error)
 		return error;

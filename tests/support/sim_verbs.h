@@ -56,6 +56,7 @@ struct sim_device {
 	struct neap_verbs_port port;
 	struct neap_gid_entry gids[8];
 	uint32_t gid_count;
+	uint32_t gids_refused; /* by bit of the index: not taken for the move to RTR (-EINVAL), as is one that is not there, or of another family */
 	uint64_t locked_bytes, locked_bytes_max; /* RLIMIT_MEMLOCK, in bytes */
 	uint32_t regions;
 	struct neap_verbs_context *contexts;

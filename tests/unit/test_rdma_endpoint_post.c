@@ -354,8 +354,8 @@ static void connect_pretended(struct neap_verbs_qp *qp, const struct neap_connec
 {
 	struct neap_verbs_qp_change change = {.to = NEAP_QP_INIT, .port = 1, .access = NEAP_VERBS_REMOTE_WRITE};
 	ck_assert_int_eq(rig.sim.ops.modify_qp(qp, &change), 0);
-	change = (struct neap_verbs_qp_change){.to = NEAP_QP_RTR, .port = 1, .mtu_bytes = SIM_MTU_BYTES, .peer_qp_number = request->qp_nums[i],
-	                                       .receive_psn = request->neap.psns[i], .reads_served_max = 1};
+	change = (struct neap_verbs_qp_change){.to = NEAP_QP_RTR, .port = 1, .mtu_bytes = SIM_MTU_BYTES, .gid_index = 1,
+	                                       .peer_qp_number = request->qp_nums[i], .receive_psn = request->neap.psns[i], .reads_served_max = 1};
 	memcpy(change.peer_gid, request->local_gid, sizeof change.peer_gid);
 	ck_assert_int_eq(rig.sim.ops.modify_qp(qp, &change), 0);
 }

@@ -69,7 +69,7 @@ static void run_look(struct neap_helper_job *job)
 	                            : NEAP_OK;
 	if (device->job_error)
 		return;
-	device->job_error = neap_rdma_look(devices->verbs, handle, device->name, &devices->options.wants, &device->job_view, why,
+	device->job_error = neap_rdma_look(devices->verbs, handle, device->name, &device->job_wants, &device->job_view, why,
 	                                   sizeof device->job_why);
 	if (opening && device->job_error == NEAP_ECONTEXT)
 		(void)neap_rdma_shut(devices->verbs, handle); /* nothing stands on it yet */
@@ -108,10 +108,18 @@ static void shut_done(struct neap_helper_job *job)
 	neap_step(&device->machine, rdma_device_on_CLOSED, 0);
 }
 
+static void forget_refused(struct neap_rdma_device *device)
+{
+	device->refused_count = 0;
+	device->gids_spent = false;
+}
+
 /* A port that is down is told at once, and why is found out by the look that follows; what came up, or moved, is looked at first. */
 static void on_change(struct neap_rdma_device *device, const struct neap_verbs_event *event)
 {
 	device->changes++;
+	if (event->kind == NEAP_VERBS_ADDRESS_CHANGE)
+		forget_refused(device);
 	if (event->kind == NEAP_VERBS_PORT_ERROR && device->usable && event->port == device->view.port_number) {
 		device->usable = false;
 		snprintf(device->why, sizeof device->why, "%s: port %u went down", device->name, event->port);
@@ -157,6 +165,9 @@ static void do_look(struct neap_machine *machine, uint64_t argument)
 	struct neap_rdma_device *device = device_of(machine);
 	(void)argument;
 	device->changes_asked = device->changes;
+	device->job_wants = device->devices->options.wants;
+	device->job_wants.refused_count = device->refused_count;
+	memcpy(device->job_wants.refused, device->refused, sizeof device->refused);
 	neap_helper_submit(device->devices->helper, &device->look_job);
 }
 
@@ -164,6 +175,7 @@ static void do_open(struct neap_machine *machine, uint64_t argument)
 {
 	struct neap_rdma_device *device = device_of(machine);
 	device->letting_go = false;
+	forget_refused(device);
 	device->job_handle = (struct neap_rdma_handle){0};
 	do_look(machine, argument);
 }
@@ -176,11 +188,27 @@ static void do_complain(struct neap_machine *machine, uint64_t argument)
 	         (unsigned long long)(device->devices->options.slow_ns / 1000000));
 }
 
+/* One address was to be replaced by another. */
+static void say_other_gid(const struct neap_rdma_device *device)
+{
+	const struct neap_gid_entry *before = &device->view.gid, *now = &device->job_view.gid;
+	char before_text[NEAP_GID_TEXT_SIZE], now_text[NEAP_GID_TEXT_SIZE];
+	if (device->refused_count == 0 || memcmp(before->gid, now->gid, sizeof before->gid) == 0)
+		return;
+	neap_gid_format(before->gid, before_text);
+	neap_gid_format(now->gid, now_text);
+	neap_log(device->devices->reactor, NEAP_LOG_WARNING, "rdma",
+	         "%s: queue pairs cannot be connected with GID index %u, %s: index %u, %s is tried (MC_GID_INDEX fixes one)", device->name,
+	         before->index, before_text, now->index, now_text);
+}
+
 /* What the helper has seen counts from here on. */
 static void do_tell(struct neap_machine *machine, uint64_t argument)
 {
 	struct neap_rdma_device *device = device_of(machine);
 	device->settled = true;
+	if (argument == 0 && device->view.port_number == device->job_view.port_number)
+		say_other_gid(device);
 	device->view = device->job_view;
 	if (argument == 0)
 		set_usable(device);
@@ -436,6 +464,20 @@ struct neap_rdma_device *neap_rdma_devices_find(struct neap_rdma_devices *device
 		if (strcmp(devices->list[i].name, name) == 0)
 			return &devices->list[i];
 	return NULL;
+}
+
+/* Where no other does either, it is the best one again. */
+void neap_rdma_device_next_gid(struct neap_rdma_device *device)
+{
+	if (device->gids_spent || device->devices->options.wants.gid_fixed || !device->usable)
+		return;
+	device->gids_spent = device->refused_count == NEAP_RDMA_GID_TRIES;
+	if (device->gids_spent)
+		device->refused_count = 0;
+	else
+		memcpy(device->refused[device->refused_count++], device->view.gid.gid, sizeof device->refused[0]);
+	device->changes++;
+	neap_step(&device->machine, rdma_device_on_CHANGED, NEAP_VERBS_ADDRESS_CHANGE);
 }
 
 void neap_rdma_device_use(struct neap_rdma_device *device)

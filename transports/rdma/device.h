@@ -39,12 +39,16 @@ struct neap_rdma_device {
 	struct neap_rdma_handle handle;
 	struct neap_rdma_view view;
 	char why[NEAP_RDMA_WHY_SIZE]; /* why it is not usable */
+	uint32_t refused_count;       /* addresses that did not do, since its table last changed */
+	uint8_t refused[NEAP_RDMA_GID_TRIES][16];
+	bool gids_spent;              /* no other did either: the best one stays */
 
 	/* between the reactor and the helper; a job's fields are the helper's while it is under way */
 	struct neap_watch watch;
 	uint32_t changes, changes_asked; /* events, and how many there were when the last look was asked for */
 	struct neap_helper_job look_job, shut_job;
 	struct neap_rdma_handle job_handle;
+	struct neap_rdma_wants job_wants;
 	struct neap_rdma_view job_view;
 	char job_why[NEAP_RDMA_WHY_SIZE];
 	int job_error, shut_error;
@@ -72,6 +76,10 @@ uint32_t neap_rdma_devices_count(const struct neap_rdma_devices *devices);
 struct neap_rdma_device *neap_rdma_devices_at(struct neap_rdma_devices *devices, uint32_t index);
 /* NULL: there is none of that name. */
 struct neap_rdma_device *neap_rdma_devices_find(struct neap_rdma_devices *devices, const char *name);
+
+/* Queue pairs cannot be connected with its present address, with which none ever was: another one of its port is looked for, and when it
+ * has been found `changed` is told. Nothing happens when the user has fixed the address, or the others were tried too. */
+void neap_rdma_device_next_gid(struct neap_rdma_device *device);
 
 /* Around whatever is made on a device's context or protection domain: it is not closed before the last has let go. Not while
  * letting_go. */

@@ -1,6 +1,7 @@
 /* Endpoints: the machine and its life. What users and peers hear of it is told outside of actions, because there may be any number of
  * them, and what they do then is theirs. */
 #include "transports/rdma/endpoint_inside.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -168,6 +169,13 @@ static uint8_t after_connecting(const struct rdma_endpoint *endpoint)
 	return endpoint->peer.has_ready_ack ? rdma_endpoint_on_CONNECTED_AWAIT : rdma_endpoint_on_CONNECTED;
 }
 
+void rdma_endpoint_doubt_gid(struct rdma_endpoint *endpoint)
+{
+	const struct neap_rdma_queue *queue = endpoint->base.queue;
+	if (!queue->gid_proven && endpoint->view_changes == queue->view_changes)
+		neap_rdma_device_next_gid(queue->device);
+}
+
 static void connect_done(struct rdma_endpoint *endpoint)
 {
 	struct neap_rdma_endpoint *base = &endpoint->base;
@@ -176,14 +184,17 @@ static void connect_done(struct rdma_endpoint *endpoint)
 		return;
 	if (endpoint->work.connect_error) {
 		snprintf(why, sizeof why, "Failed to modify QP to %s%s: %s", endpoint->work.doing,
-		         endpoint->work.doing[2] == 'R' ? ", check mtu, gid, peer lid, peer qp num" : "",
+		         strcmp(endpoint->work.doing, RDMA_TO_RTR) == 0 ? ", check mtu, gid, peer lid, peer qp num" : "",
 		         rdma_error_text(endpoint->work.connect_error));
 		rdma_answer_refused(endpoint, why, true);
 		(void)rdma_endpoint_leave(endpoint, NEAP_CAUSE_CONNECT_FAILED, why);
+		if (endpoint->work.connect_error == -EINVAL && strcmp(endpoint->work.doing, RDMA_TO_RTR) == 0)
+			rdma_endpoint_doubt_gid(endpoint);
 		neap_step(&base->machine, rdma_endpoint_on_FAILED, 0);
 		return;
 	}
 	endpoint->connected = true;
+	base->queue->gid_proven = true;
 	base->qp_count = endpoint->work.connected;
 	rdma_answer_connected(endpoint);
 	neap_step(&base->machine, after_connecting(endpoint), 0);

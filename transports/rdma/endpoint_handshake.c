@@ -234,6 +234,18 @@ static void take_late_answer(struct rdma_endpoint *endpoint, const struct neap_c
 		neap_step(&endpoint->base.machine, endpoint->ack_wanted ? rdma_endpoint_on_ANSWERED : rdma_endpoint_on_ACKED, 0);
 }
 
+static bool is_v4(const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	return memcmp(gid, mapped, sizeof mapped) == 0;
+}
+
+/* Then the peer may have none from which ours is reached, and we another. Where it is not, the peer tries others of its own. */
+static bool is_of_another_family(const struct rdma_endpoint *endpoint)
+{
+	return endpoint->has_target && !is_zero(endpoint->target.gid) && is_v4(endpoint->target.gid) != is_v4(endpoint->base.queue->gid.gid);
+}
+
 static void asked_done(void *user, int error, const char *json, size_t length, const char *why)
 {
 	struct rdma_endpoint *endpoint = user;
@@ -246,8 +258,11 @@ static void asked_done(void *user, int error, const char *json, size_t length, c
 		take_late_answer(endpoint, &heard.reply);
 	else if (heard.ok)
 		take_answer(endpoint, &heard);
-	else if (!endpoint->peer.known) /* else the peer's own request has connected us, and this one was not needed */
+	else if (!endpoint->peer.known) { /* else the peer's own request has connected us, and this one was not needed */
+		if (is_of_another_family(endpoint) && strstr(heard.why, "modify QP to " RDMA_TO_RTR))
+			rdma_endpoint_doubt_gid(endpoint);
 		failed(endpoint, heard.cause, heard.why);
+	}
 	if (heard.ok)
 		neap_connection_free(&heard.reply);
 }

@@ -9,6 +9,7 @@
 #define RDMA_TICKETS_MAX 8u   /* requests that wait for one endpoint; each may be an event posted by one action */
 #define RDMA_DESTROY_TRIES 3u
 #define RDMA_JOBS_MAX NEAP_RDMA_ENDPOINT_JOBS
+#define RDMA_TO_RTR "RTR"      /* the step in which addresses are looked at; part of what is told to peers, as the reference does */
 #define RDMA_READS_MAX 16u    /* of one queue pair, both ways */
 
 /* One device's queue, as endpoints need it. */
@@ -151,6 +152,8 @@ bool rdma_endpoint_leave(struct rdma_endpoint *endpoint, enum neap_cause cause, 
 /* The same and the event. From anywhere. */
 void rdma_endpoint_fail(struct rdma_endpoint *endpoint, enum neap_cause cause, const char *format, ...) NEAP_PRINTF(3, 4);
 const char *rdma_error_text(int error); /* of -errno */
+/* The kernel refused the move to RTR, here or at the peer: from our address the peer's may not be reached. */
+void rdma_endpoint_doubt_gid(struct rdma_endpoint *endpoint);
 void rdma_endpoint_tell_later(struct rdma_endpoint *endpoint);
 
 /* endpoint_cache.c */

@@ -110,7 +110,7 @@ static int connect_one(struct rdma_work *work, uint32_t i)
 	rtr.peer_qp_number = work->peer_numbers[i];
 	rtr.receive_psn = work->receive_psns[i];
 	rts.send_psn = work->send_psns[i];
-	work->doing = "RTR";
+	work->doing = RDMA_TO_RTR;
 	int error = work->ops->modify_qp(work->qps[i], &rtr);
 	if (error)
 		return error;

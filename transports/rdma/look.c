@@ -123,20 +123,43 @@ static int unanswered(const char *name, int error, char *why, size_t why_size)
 	return NEAP_ECONTEXT;
 }
 
+static bool was_refused(const struct neap_rdma_wants *wants, const struct neap_gid_entry *entry)
+{
+	for (uint32_t i = 0; i < wants->refused_count; i++)
+		if (memcmp(wants->refused[i], entry->gid, sizeof entry->gid) == 0)
+			return true;
+	return false;
+}
+
+/* Without those that were refused, if that leaves one. */
+static int choose_gid(const char *name, const struct neap_rdma_wants *wants, struct neap_rdma_view *view,
+                      const struct neap_gid_entry *entries, uint32_t count, char *why, size_t why_size)
+{
+	struct neap_gid_entry others[NEAP_GIDS_MAX];
+	uint32_t left = 0, position = 0;
+	for (uint32_t i = 0; i < count && !wants->gid_fixed; i++)
+		if (!was_refused(wants, &entries[i]))
+			others[left++] = entries[i];
+	if (left > 0 && left < count && !neap_gids_choose(name, view->port_number, others, left, -1, &position, why, why_size)) {
+		view->gid = others[position];
+		return NEAP_OK;
+	}
+	int32_t wanted = wants->gid_fixed ? (int32_t)wants->gid_index : -1;
+	if (neap_gids_choose(name, view->port_number, entries, count, wanted, &position, why, why_size))
+		return NEAP_ENODEV;
+	view->gid = entries[position];
+	return NEAP_OK;
+}
+
 static int look_at_gids(const struct neap_verbs *verbs, const struct neap_rdma_handle *handle, const char *name,
                         const struct neap_rdma_wants *wants, struct neap_rdma_view *view, char *why, size_t why_size)
 {
 	struct neap_gid_entry entries[NEAP_GIDS_MAX];
-	uint32_t count = 0, position = 0;
+	uint32_t count = 0;
 	int error = verbs->ops->query_gids(handle->context, view->port_number, entries, &count);
 	if (error)
 		return unanswered(name, error, why, why_size);
-	int32_t wanted = wants->gid_fixed ? (int32_t)wants->gid_index : -1;
-	error = neap_gids_choose(name, view->port_number, entries, count, wanted, &position, why, why_size);
-	if (error)
-		return NEAP_ENODEV;
-	view->gid = entries[position];
-	return NEAP_OK;
+	return choose_gid(name, wants, view, entries, count, why, why_size);
 }
 
 int neap_rdma_look(const struct neap_verbs *verbs, const struct neap_rdma_handle *handle, const char *name,

@@ -8,12 +8,16 @@
 
 #define NEAP_RDMA_WHY_SIZE 256u
 #define NEAP_RDMA_CQ_ENTRIES 4096u
+#define NEAP_RDMA_GID_TRIES 2u /* other addresses that are tried after the best one, as Mooncake does (te spec 3.5) */
 
 /* What is asked for. Zeroes: the lowest ACTIVE port, its best address. */
 struct neap_rdma_wants {
 	uint32_t port; /* MC_IB_PORT; 0: any */
 	bool gid_fixed;
 	uint32_t gid_index; /* MC_GID_INDEX, when gid_fixed */
+	/* Addresses that did not do, passed over while there are others; not when gid_fixed. */
+	uint32_t refused_count;
+	uint8_t refused[NEAP_RDMA_GID_TRIES][16];
 	uint32_t cq_entries; /* MC_MAX_CQE_PER_CTX; 0: NEAP_RDMA_CQ_ENTRIES; the device's limit also counts */
 };
 

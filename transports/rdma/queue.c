@@ -70,6 +70,7 @@ static void look(struct neap_rdma_queue *queue)
 	if (moved) {
 		queue->port_number = queue->device->view.port_number;
 		queue->gid = queue->device->view.gid;
+		queue->gid_proven = false;
 		queue->view_changes++;
 	}
 	if (tell)

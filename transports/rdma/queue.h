@@ -35,6 +35,7 @@ struct neap_rdma_queue {
 	uint32_t users;         /* endpoints on it */
 	uint32_t view_changes;  /* raised when port or address are other ones: what was connected before cannot go on */
 	struct neap_gid_entry gid;
+	bool gid_proven; /* queue pairs were connected with it */
 	uint32_t port_number;
 	struct neap_poller poller;
 	struct neap_watch watch; /* of its channel */
