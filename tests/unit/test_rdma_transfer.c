@@ -237,6 +237,44 @@ START_TEST(a_refusal_does_not_harm_others)
 }
 END_TEST
 
+/* The last try of those that are under way and are not refused. */
+static void no_more_tries(const void *refused)
+{
+	struct neap_rdma_initiator *initiator = ((struct neap_rdma *)(void *)rig.sides[0].engine->remote)->initiator;
+	uint32_t index = 0, count = 0;
+	for (struct neap_rdma_piece *piece; (piece = neap_pool_next(&initiator->pieces, &index));) {
+		if (piece->request->slice->address == (uintptr_t)refused)
+			continue;
+		piece->flushes = NEAP_RDMA_FLUSHES_MAX;
+		piece->tries = (uint8_t)(initiator->ground.options.tries_max - 1);
+		count++;
+	}
+	ck_assert_uint_gt(count, 0);
+}
+
+START_TEST(a_refusal_is_not_said_of_others)
+{
+	static unsigned char other[4096] __attribute__((aligned(4096)));
+	const struct neap_engine_options options = {.rdma = {.qps_per_endpoint = 1}};
+	bool gone = false;
+	begin_with(1, 4, &options);
+	neap_region_id region = enroll(1, other, sizeof other);
+	submit_at(NEAP_WRITE, ours, (uintptr_t)other, sizeof other, 0);
+	completes(0);
+	ck_assert_int_eq(neap_memory_unregister(rig.sides[1].engine, region, released, &gone), NEAP_OK);
+	ck_assert(rdma_engine_rig_until(&rig, &gone, 10 * SECOND));
+	submit_at(NEAP_WRITE, ours, (uintptr_t)other, sizeof other, 0);
+	submit(NEAP_WRITE, 0, 0, 4096);
+	rdma_engine_rig_pass(&rig, 1);
+	no_more_tries(other);
+	const struct neap_outcome *outcome = wait_for(2, 20 * SECOND);
+	ck_assert_uint_eq(outcome->status, NEAP_FAILED);
+	ck_assert_uint_eq(outcome->cause, NEAP_CAUSE_PEER_RESET);
+	(void)wait_for(1, 20 * SECOND);
+	end();
+}
+END_TEST
+
 /* --- rails */
 
 /* Ours, or the peer's: the other rail carries on, and when it is back both do. */
@@ -650,6 +688,7 @@ int main(void)
 	tcase_add_test(tests, a_range_that_is_registered_later_is_found);
 	tcase_add_loop_test(tests, a_range_that_was_taken_back, 0, 2);
 	tcase_add_test(tests, a_refusal_does_not_harm_others);
+	tcase_add_test(tests, a_refusal_is_not_said_of_others);
 	tcase_add_loop_test(tests, a_port_goes_down_under_load_and_comes_back, 0, 4);
 	tcase_add_loop_test(tests, an_invalid_request_is_explained, 0, 2);
 	tcase_add_test(tests, a_rail_that_failed_is_probed_before_it_carries);

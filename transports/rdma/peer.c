@@ -24,7 +24,7 @@ void neap_rdma_peer_wake(struct neap_rdma_peer *peer)
 
 void neap_rdma_peer_trouble(struct neap_rdma_peer *peer, enum neap_cause cause, const char *why)
 {
-	peer->trouble_cause = (uint8_t)cause;
+	peer->trouble_cause = (uint8_t)neap_rdma_cause_for_others(cause);
 	if (strcmp(peer->trouble, why) == 0)
 		return;
 	snprintf(peer->trouble, sizeof peer->trouble, "%s", why);

@@ -236,6 +236,8 @@ void neap_rdma_pieces_settle(struct neap_rdma_rail *rail, bool fenced);
 void neap_rdma_piece_free(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
 /* The same; its request ends when that was the last of it. */
 void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece);
+/* What is said of requests that are not to blame for it: what was refused, or whose memory was wrong, was another. */
+enum neap_cause neap_rdma_cause_for_others(enum neap_cause cause);
 
 /* lent.c: grants with keys */
 /* The peer's end for a token; NULL: none of its devices has a key, or the peer has fenced us since. */

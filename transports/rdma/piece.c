@@ -115,6 +115,16 @@ static bool was_refused(enum neap_verbs_status status)
 	return status == NEAP_WC_REMOTE_ACCESS || status == NEAP_WC_REMOTE_INVALID_REQUEST || status == NEAP_WC_REMOTE_OPERATION;
 }
 
+enum neap_cause neap_rdma_cause_for_others(enum neap_cause cause)
+{
+	switch ((int)cause) {
+	case NEAP_CAUSE_REFUSED_BY_PEER:
+	case NEAP_CAUSE_GRANT_REFUSED:
+	case NEAP_CAUSE_LOCAL_MEMORY: return NEAP_CAUSE_PEER_RESET;
+	default: return cause;
+	}
+}
+
 static enum neap_cause cause_of(const struct neap_rdma_rail *rail, const struct neap_rdma_piece *piece)
 {
 	if (piece->status == NEAP_WC_REMOTE_ACCESS)
@@ -123,7 +133,7 @@ static enum neap_cause cause_of(const struct neap_rdma_rail *rail, const struct 
 		return NEAP_CAUSE_LOCAL_MEMORY;
 	if (was_refused(piece->status))
 		return NEAP_CAUSE_PROTOCOL;
-	return rail->cause ? rail->cause : NEAP_CAUSE_NO_PROGRESS;
+	return rail->cause ? neap_rdma_cause_for_others(rail->cause) : NEAP_CAUSE_NO_PROGRESS;
 }
 
 /* A key may be another one by now: the descriptor is read again, and only what is refused after that is refused. */
