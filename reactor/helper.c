@@ -11,7 +11,6 @@
 struct helper {
 	struct neap_helper base; /* first */
 	struct neap_poller poller;
-	struct neap_reactor *reactor;
 	struct neap_mailbox jobs, done;
 	struct neap_letter *letters; /* 2 * slots */
 	uint32_t slots;
@@ -37,7 +36,7 @@ static void *helper_main(void *argument)
 		while (neap_mailbox_take(&helper->jobs, &run, &job)) {
 			run(job);
 			(void)neap_mailbox_put(&helper->done, run, job); /* has room for all */
-			neap_reactor_kick(helper->reactor);
+			neap_reactor_kick(helper->base.reactor);
 		}
 	}
 	return NULL;
@@ -51,7 +50,7 @@ static uint32_t poll_done(struct neap_poller *poller, uint32_t max)
 	uint32_t count = 0;
 	while (count < max && neap_mailbox_take(&helper->done, &run, &argument)) {
 		struct neap_helper_job *job = argument;
-		job->done(job);
+		neap_helper_return(&helper->base, job);
 		count++;
 	}
 	return count;
@@ -67,14 +66,14 @@ static void submit(struct neap_helper *base, struct neap_helper_job *job)
 static void release(struct helper *helper)
 {
 	if (helper->letters)
-		neap_release(helper->reactor, helper->letters, 2 * (size_t)helper->slots * sizeof *helper->letters);
-	neap_release(helper->reactor, helper, sizeof *helper);
+		neap_release(helper->base.reactor, helper->letters, 2 * (size_t)helper->slots * sizeof *helper->letters);
+	neap_release(helper->base.reactor, helper, sizeof *helper);
 }
 
 static void end(struct neap_helper *base)
 {
 	struct helper *helper = (struct helper *)(void *)base;
-	neap_poller_remove(helper->reactor, &helper->poller);
+	neap_poller_remove(helper->base.reactor, &helper->poller);
 	helper->stop = true;
 	sem_post(&helper->posted);
 	pthread_join(helper->thread, NULL); /* it has no job: it only has to leave */
@@ -104,7 +103,7 @@ static struct helper *make(struct neap_reactor *reactor, uint32_t jobs_max)
 	struct helper *helper = neap_allocate(reactor, sizeof *helper);
 	if (!helper)
 		return NULL;
-	*helper = (struct helper){.base.ops = &thread_ops, .poller.poll = poll_done, .reactor = reactor, .slots = 2};
+	*helper = (struct helper){.base = {.ops = &thread_ops, .reactor = reactor}, .poller.poll = poll_done, .slots = 2};
 	while (helper->slots < jobs_max)
 		helper->slots *= 2;
 	helper->letters = neap_allocate(reactor, 2 * (size_t)helper->slots * sizeof *helper->letters);

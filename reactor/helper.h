@@ -14,6 +14,7 @@
 struct neap_helper_job {
 	void (*run)(struct neap_helper_job *job);  /* on the helper's thread; may wait */
 	void (*done)(struct neap_helper_job *job); /* from a turn, once; may submit the same job again */
+	uint64_t number;                           /* the helper's: jobs are counted from 1 */
 };
 
 struct neap_helper;
@@ -24,6 +25,9 @@ struct neap_helper_ops {
 /* Has a thread, or in tests a queue in virtual time (tests/support/sim_helper.h). */
 struct neap_helper {
 	const struct neap_helper_ops *ops;
+	struct neap_reactor *reactor;
+	uint64_t submitted, returned; /* jobs */
+	uint64_t since_ns;            /* the first of those between is being run */
 };
 
 /* `jobs_max` are under way at most, which those who submit see to. NEAP_ENOMEM or NEAP_ELIMIT (no thread to be had) with `why`. */
@@ -32,8 +36,26 @@ int neap_helper_begin(struct neap_reactor *reactor, uint32_t jobs_max, struct ne
 /* Cannot fail. */
 static inline void neap_helper_submit(struct neap_helper *helper, struct neap_helper_job *job)
 {
+	if (helper->submitted == helper->returned)
+		helper->since_ns = neap_now(helper->reactor);
+	job->number = ++helper->submitted;
 	helper->ops->submit(helper, job);
 }
+
+/* For how long the job is being run; 0: it waits for others, or is not under way. */
+static inline uint64_t neap_helper_runs_ns(const struct neap_helper *helper, const struct neap_helper_job *job)
+{
+	return job->number == helper->returned + 1 ? neap_now(helper->reactor) - helper->since_ns : 0;
+}
+
+/* For helpers: hands it back, from a turn. */
+static inline void neap_helper_return(struct neap_helper *helper, struct neap_helper_job *job)
+{
+	helper->returned++;
+	helper->since_ns = neap_now(helper->reactor);
+	job->done(job);
+}
+
 /* No job is under way, so this waits for nothing. */
 static inline void neap_helper_end(struct neap_helper *helper)
 {

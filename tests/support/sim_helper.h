@@ -8,7 +8,6 @@
 
 struct sim_helper {
 	struct neap_helper base; /* first */
-	struct neap_reactor *reactor;
 	struct neap_timer timer;
 	struct neap_helper_job *jobs[SIM_HELPER_JOBS]; /* a ring */
 	uint32_t head, count;

@@ -55,7 +55,7 @@ START_TEST(jobs_run_elsewhere_in_order_and_may_be_given_again)
 	ck_assert_int_eq(neap_helper_begin(rig.reactor, JOBS, &rig.helper, why, sizeof why), NEAP_OK);
 	rig.again = JOBS;
 	for (uint32_t i = 0; i < JOBS; i++) {
-		rig.jobs[i] = (struct counted){.job = {run, done}, .number = i};
+		rig.jobs[i] = (struct counted){.job = {.run = run, .done = done}, .number = i};
 		neap_helper_submit(rig.helper, &rig.jobs[i].job);
 	}
 	ck_assert_uint_eq(rig.done, 0); /* never from inside */

@@ -532,7 +532,7 @@ START_TEST(no_room_for_a_descriptor)
 	ck_assert_int_eq(support_reactor_destroy(rig.reactor), NEAP_OK);
 	struct neap_reactor_options options = {.clock = {.now_ns = rig_clock}, .log = rig_log, .descriptors_max = 1};
 	ck_assert_int_eq(neap_reactor_create(&rig.reactor, &options), NEAP_OK);
-	rig.sim.reactor = rig.helper.reactor = rig.reactor;
+	rig.sim.reactor = rig.helper.base.reactor = rig.reactor;
 	(void)neap_reactor_run_at(rig.reactor, rig.now_ns, NULL);
 	ended = false;
 	neap_topology_regain(topology, 0);

@@ -180,12 +180,17 @@ static void do_open(struct neap_machine *machine, uint64_t argument)
 	do_look(machine, argument);
 }
 
+/* Not while the helper is at something else. */
 static void do_complain(struct neap_machine *machine, uint64_t argument)
 {
 	struct neap_rdma_device *device = device_of(machine);
+	const struct neap_helper *helper = device->devices->helper;
+	uint64_t ns = neap_helper_runs_ns(helper, &device->look_job) + neap_helper_runs_ns(helper, &device->shut_job);
 	(void)argument;
+	if (ns < device->devices->options.slow_ns)
+		return;
 	neap_log(device->devices->reactor, NEAP_LOG_WARNING, "rdma", "%s: the kernel has not answered for %llu ms; waiting on", device->name,
-	         (unsigned long long)(device->devices->options.slow_ns / 1000000));
+	         (unsigned long long)(ns / 1000000));
 }
 
 /* One address was to be replaced by another. */
@@ -375,8 +380,8 @@ static void add(struct neap_rdma_devices *devices, uint32_t index, struct neap_r
 		.devices = devices,
 		.index = index,
 		.name = devices->topology->devices[index].name,
-		.look_job = {run_look, look_done},
-		.shut_job = {run_shut, shut_done},
+		.look_job = {.run = run_look, .done = look_done},
+		.shut_job = {.run = run_shut, .done = shut_done},
 	};
 	devices->open++;
 	neap_topology_lose(devices->topology, index, "not opened yet");

@@ -311,12 +311,17 @@ static void do_destroy(struct neap_machine *machine, uint64_t argument)
 	rdma_work_submit(endpoint, &endpoint->destroy_job);
 }
 
+/* Not while the helper is at something else. */
 static void do_warn(struct neap_machine *machine, uint64_t argument)
 {
-	const struct neap_rdma_endpoint *base = &rdma_endpoint_of(machine)->base;
+	const struct rdma_endpoint *endpoint = rdma_endpoint_of(machine);
+	const struct neap_rdma_endpoint *base = &endpoint->base;
+	uint64_t ns = rdma_work_runs_ns(endpoint);
 	(void)argument;
+	if (ns < base->endpoints->options.slow_ns)
+		return;
 	neap_log(base->endpoints->reactor, NEAP_LOG_WARNING, "rdma", "%s to %s: the kernel has not answered for %llu ms; waiting on",
-	         base->queue->device->name, base->path, (unsigned long long)(base->endpoints->options.slow_ns / 1000000));
+	         base->queue->device->name, base->path, (unsigned long long)(ns / 1000000));
 }
 
 static void do_persist(struct neap_machine *machine, uint64_t argument)

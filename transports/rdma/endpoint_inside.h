@@ -182,6 +182,8 @@ static inline void rdma_line_look(struct neap_rdma_endpoints *endpoints)
 
 /* endpoint_work.c: the helper's part */
 void rdma_work_submit(struct rdma_endpoint *endpoint, struct rdma_job *job);
+/* For how long the kernel is at a job of the endpoint; 0: it is not. */
+uint64_t rdma_work_runs_ns(const struct rdma_endpoint *endpoint);
 void rdma_work_make(struct rdma_endpoint *endpoint);
 void rdma_work_connect(struct rdma_endpoint *endpoint);
 void rdma_work_destroy(struct rdma_endpoint *endpoint);

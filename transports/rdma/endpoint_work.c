@@ -57,12 +57,19 @@ static void job_done(struct neap_helper_job *base)
 void rdma_work_submit(struct rdma_endpoint *endpoint, struct rdma_job *job)
 {
 	struct neap_rdma_endpoints *endpoints = endpoint->base.endpoints;
-	job->job = (struct neap_helper_job){run_job, job_done};
+	job->job = (struct neap_helper_job){.run = run_job, .done = job_done};
 	job->endpoint = endpoint;
 	job->next = NULL;
 	*endpoints->last_job = job;
 	endpoints->last_job = &job->next;
 	feed_helper(endpoints);
+}
+
+uint64_t rdma_work_runs_ns(const struct rdma_endpoint *endpoint)
+{
+	const struct neap_helper *helper = endpoint->base.endpoints->helper;
+	return neap_helper_runs_ns(helper, &endpoint->make_job.job) + neap_helper_runs_ns(helper, &endpoint->connect_job.job) +
+	       neap_helper_runs_ns(helper, &endpoint->destroy_job.job);
 }
 
 /* --- making */
