@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define BYTES 65536u
+#define MANY_MAX 10000u
 #define PATIENCE_MS (getenv("NEAP_FULL") ? 900000 : 120000)
 #define ALL (NEAP_VERBS_LOCAL_WRITE | NEAP_VERBS_REMOTE_WRITE | NEAP_VERBS_REMOTE_READ | NEAP_VERBS_RELAXED_ORDERING)
 
@@ -42,7 +43,7 @@ static void begin(void)
 	ended = false;
 	ops = neap_verbs_system.ops;
 	ck_assert_int_eq(neap_reactor_create(&reactor, NULL), NEAP_OK);
-	ck_assert_int_eq(neap_helper_begin(reactor, 1024, &helper, why, sizeof why), NEAP_OK);
+	ck_assert_int_eq(neap_helper_begin(reactor, 2 * MANY_MAX, &helper, why, sizeof why), NEAP_OK);
 	ck_assert_int_eq(neap_topology_discover("/sys", "rxe0,rxe1", &topology, why, sizeof why), NEAP_OK);
 	ck_assert_int_eq(neap_rdma_devices_open(reactor, &neap_verbs_system, helper, topology, &options, &listener, &devices), NEAP_OK);
 	ck_assert_uint_eq(neap_rdma_devices_count(devices), 2);
@@ -259,7 +260,7 @@ static bool half_released(void *user)
 /* In pieces of 4096 bytes, so that each is two. */
 START_TEST(thousands_of_registrations_on_both)
 {
-	many = getenv("NEAP_FULL") ? 10000 : 1000;
+	many = getenv("NEAP_FULL") ? MANY_MAX : 1000;
 	struct neap_rdma_memory_options options = {.regions_max = many, .piece_max_bytes = 4096};
 	struct neap_verbs_keys keys[2];
 	uint64_t ends[2];
