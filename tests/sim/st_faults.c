@@ -98,6 +98,7 @@ static void lose_client(struct st_world *world, struct st_client *client, enum s
 		lose_connections(world, client->index);
 		break;
 	}
+	st_log(world, "client %u is lost with packets on their way, way %u", client->index, (unsigned)how);
 	ST_SEEN(world, lost_with_packets);
 }
 

@@ -110,6 +110,7 @@ struct st_world {
 	uint32_t slot_bytes;
 	uint32_t last_large; /* values that were got in the end, and do not travel inside a call */
 	uint64_t lost_until_ns; /* one is lost for long */
+	uint64_t held_until_ns[ST_CLIENTS_MAX], kept_until_ns[SIM_DEVICES_MAX]; /* packets of clients, memory by devices */
 	uint32_t retries; /* last ones that are to be tried again */
 	bool issuing, faults, closing, swallowed, logs;
 	unsigned char expected[ST_SLOT_BYTES];

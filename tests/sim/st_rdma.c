@@ -107,25 +107,30 @@ static void stops_at_post(struct st_world *world, struct st_client *client)
 	ST_SEEN(world, stopped_at_post);
 }
 
-static void cable_is_back(struct sim *sim, void *user, uint64_t argument)
+static void set_cables(struct sim_fabric *fabric, uint32_t client, bool cut)
 {
-	struct sim_verbs *verbs = &((struct sim_fabric *)user)->verbs;
-	(void)sim;
-	sim_verbs_cut(verbs, &verbs->devices[argument >> 8], &verbs->devices[argument & 0xff], false);
+	uint32_t first = fabric->first[client], last = first + fabric->count[client];
+	for (uint32_t mine = first; mine < last; mine++)
+		for (uint32_t k = 0; k < fabric->verbs.device_count; k++)
+			if (k < first || k >= last)
+				sim_verbs_cut(&fabric->verbs, &fabric->verbs.devices[mine], &fabric->verbs.devices[k], cut);
+}
+
+static void cables_are_back(struct sim *sim, void *user, uint64_t client)
+{
+	struct st_world *world = user;
+	if (sim->now_ns >= world->held_until_ns[client])
+		set_cables(world->fabric, (uint32_t)client, false);
 }
 
 /* All cables of a client: what it has sent is held back, and so it may be when nobody remembers it. */
 static void hold_packets_back(struct st_world *world, uint32_t client, uint64_t ns)
 {
-	struct sim_fabric *fabric = world->fabric;
-	for (uint32_t i = 0; i < fabric->count[client]; i++)
-		for (uint32_t k = 0; k < fabric->verbs.device_count; k++) {
-			uint32_t mine = fabric->first[client] + i;
-			if (k >= fabric->first[client] && k < fabric->first[client] + fabric->count[client])
-				continue;
-			sim_verbs_cut(&fabric->verbs, &fabric->verbs.devices[mine], &fabric->verbs.devices[k], true);
-			sim_after(world->sim, ns, cable_is_back, fabric, (uint64_t)mine << 8 | k);
-		}
+	uint64_t until_ns = world->sim->now_ns + ns;
+	set_cables(world->fabric, client, true);
+	if (until_ns > world->held_until_ns[client])
+		world->held_until_ns[client] = until_ns;
+	sim_at(world->sim, until_ns, cables_are_back, world, client);
 }
 
 /* With WRITEs of his held back: then it dies, stands still, or hears of nobody. */
@@ -145,9 +150,18 @@ static void lost_with_packets(struct st_world *world, struct st_client *client)
 
 static void lets_go(struct sim *sim, void *user, uint64_t device)
 {
-	struct sim_fabric *fabric = user;
-	(void)sim;
-	fabric->verbs.devices[device].keeps = false;
+	struct st_world *world = user;
+	if (sim->now_ns >= world->kept_until_ns[device])
+		world->fabric->verbs.devices[device].keeps = false;
+}
+
+static void keep(struct st_world *world, uint32_t device, uint64_t ns)
+{
+	uint64_t until_ns = world->sim->now_ns + ns;
+	world->fabric->verbs.devices[device].keeps = true;
+	if (until_ns > world->kept_until_ns[device])
+		world->kept_until_ns[device] = until_ns;
+	sim_at(world->sim, until_ns, lets_go, world, device);
 }
 
 /* Memory that a device does not let go of in ten tries stays with its process: a store that has such memory never tells that it has closed. */
@@ -183,11 +197,9 @@ void st_seat_leaves(const struct st_client *client)
 /* Longer than the ten tries that it is asked for, sometimes: then the peer is fenced, and not the memory. */
 static void device_keeps(struct st_world *world, const struct st_client *client)
 {
-	struct sim_verbs *verbs = &world->fabric->verbs;
 	uint32_t device = world->fabric->first[client->index] + (uint32_t)sim_random_below(st_chance(world), world->fabric->count[client->index]);
 	uint64_t ns = 1 + sim_random_below(st_chance(world), 40000 * MS);
-	verbs->devices[device].keeps = true;
-	sim_after(world->sim, ns, lets_go, world->fabric, device);
+	keep(world, device, ns);
 	ST_SEEN(world, region_kept);
 }
 
@@ -201,10 +213,8 @@ static void lost_for_long(struct st_world *world, struct st_client *client)
 	hold_packets_back(world, client->index, ST_KEPT_NS - 1 - sim_random_below(st_chance(world), 10000 * MS));
 	st_fault_when_busy(world, client, ST_LOST_STOPS_LONG);
 	for (uint32_t i = 0; i < world->options.clients; i++)
-		for (uint32_t k = 0; i != client->index && k < fabric->count[i] && !world->clients[i].leaving; k++) {
-			fabric->verbs.devices[fabric->first[i] + k].keeps = true;
-			sim_after(world->sim, ST_KEPT_NS, lets_go, fabric, fabric->first[i] + k);
-		}
+		for (uint32_t k = 0; i != client->index && k < fabric->count[i] && !world->clients[i].leaving; k++)
+			keep(world, fabric->first[i] + k, ST_KEPT_NS);
 	ST_SEEN(world, region_kept);
 }
 

@@ -189,7 +189,7 @@ void st_rdma_options_from_seed(uint64_t seed, struct st_options *o)
 		o->stable = 0;
 		draw_faults(random, o);
 	}
-	o->keys = o->stable ? 50 : 2 + (uint32_t)sim_random_below(random, 20);
+	o->keys = o->stable ? 50 : 2 + (uint32_t)sim_random_below(random, sim_random_chance(random, 200) ? 46 : 20);
 	o->tier_bytes = o->stable ? 8u << 20 : 2u << 20;
 	o->remove_per_mille = o->stable ? 0 : 100 + (uint32_t)sim_random_below(random, 200);
 	o->value_bytes = sizes[sim_random_below(random, 3)];
@@ -201,6 +201,8 @@ void st_rdma_options_from_seed(uint64_t seed, struct st_options *o)
 	if (o->lease_ms < rounds_ms)
 		o->lease_ms = rounds_ms;
 	o->fault_period_ms = o->fault_period_ms ? 8 + o->fault_period_ms / 4 : 0;
+	if (o->faults_keep && sim_random_chance(random, 500))
+		o->forward_per_mille = 1000;
 	if (o->faults_keep) { /* what a device refuses is asked for again for ten seconds */
 		o->work_period_us = 60000 + (uint32_t)sim_random_below(random, 100000);
 		o->fault_period_ms = o->fault_period_ms ? 100 + o->fault_period_ms : 0;

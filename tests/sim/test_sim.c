@@ -459,6 +459,39 @@ START_TEST(a_checker_of_stores_can_fail)
 }
 END_TEST
 
+START_TEST(a_seed_decides_a_run_of_stores_over_devices)
+{
+	static struct st_result one, again, other;
+	struct st_options options;
+	st_rdma_options_from_seed(3, &options);
+	st_run(3, &options, &one);
+	st_run(3, &options, &again);
+	st_rdma_options_from_seed(4, &options);
+	st_run(4, &options, &other);
+	ck_assert_msg(one.ok && other.ok, "%s%s", one.what, other.what);
+	ck_assert_uint_eq(one.hash, again.hash);
+	ck_assert_uint_eq(one.events, again.events);
+	ck_assert_uint_ne(one.hash, other.hash);
+	ck_assert_uint_gt(one.sometimes.piece_posted + other.sometimes.piece_posted, 0);
+}
+END_TEST
+
+/* What no device may do is seen by users of stores, sooner or later. */
+START_TEST(devices_that_lie_are_found)
+{
+	static struct st_result result = {.ok = true};
+	for (uint64_t seed = 1; seed < 600 && result.ok; seed++) {
+		struct st_options options;
+		st_rdma_options_from_seed(seed, &options);
+		if (!options.faults_late || !options.faults_cut || options.faults_keep) /* those are slow to find something */
+			continue;
+		options.sabotage = (uint32_t)_i;
+		st_run(seed, &options, &result);
+	}
+	ck_assert_msg(!result.ok, "sabotage %d was not found", _i);
+}
+END_TEST
+
 START_TEST(a_seed_decides_a_run_over_metadata)
 {
 	static struct md_result one, again, other;
@@ -518,7 +551,9 @@ int main(void)
 	tcase_add_loop_test(runs, a_checker_can_fail, TE_SABOTAGE_NONE + 1, TE_SABOTAGE_COUNT);
 	tcase_add_test(runs, a_seed_decides_a_run_of_stores);
 	tcase_add_test(runs, a_seed_decides_where_memory_of_stores_lies);
-	tcase_add_loop_test(runs, a_checker_of_stores_can_fail, ST_SABOTAGE_NONE + 1, ST_SABOTAGE_COUNT);
+	tcase_add_loop_test(runs, a_checker_of_stores_can_fail, ST_SABOTAGE_NONE + 1, ST_SABOTAGE_KEYS_STAY);
+	tcase_add_test(runs, a_seed_decides_a_run_of_stores_over_devices);
+	tcase_add_loop_test(runs, devices_that_lie_are_found, ST_SABOTAGE_KEYS_STAY, ST_SABOTAGE_COUNT);
 	tcase_add_test(runs, a_seed_decides_a_run_over_metadata);
 	tcase_add_loop_test(runs, a_checker_of_metadata_can_fail, MD_SABOTAGE_NONE + 1, MD_SABOTAGE_COUNT);
 	suite_add_tcase(suite, runs);

@@ -593,6 +593,26 @@ START_TEST(bursts_of_reads_that_are_revoked_midway)
 }
 END_TEST
 
+/* A device that came back and did not take our memory goes without it. When it is the only one, TCP is what is left. */
+START_TEST(memory_that_no_device_has_goes_over_tcp)
+{
+	begin();
+	struct neap_grant_token token = lend(0, SLAB, NEAP_MAY_WRITE);
+	completes(submit(NEAP_WRITE, ours, theirs, 100, &token, false));
+	sim_verbs_lose(&rig.sim, rig.devices[0]);
+	sim_verbs_lose(&rig.sim, rig.devices[1]);
+	rdma_engine_rig_pass(&rig, 1000 * MS);
+	ck_assert_uint_eq(rdma_engine_rig_of(&rig, 0)->usable, 0);
+	sim_verbs_fail(&rig.sim, SIM_REGISTER, 1, -ENOMEM);
+	sim_verbs_regain(rig.devices[0]);
+	rdma_engine_rig_pass(&rig, 6000 * MS);
+	ck_assert_uint_eq(rdma_engine_rig_of(&rig, 0)->usable, 1);
+	ck_assert_uint_eq(rdma_engine_rig_logged(&rig, "the device goes without it"), 1);
+	completes(submit(NEAP_WRITE, ours, theirs, 100, &token, false));
+	end();
+}
+END_TEST
+
 /* A reader may be told success with bytes missing: it is not told so on. */
 START_TEST(a_read_that_was_revoked_midway_is_no_success)
 {
@@ -640,6 +660,7 @@ int main(void)
 	tcase_add_test(late, a_writer_that_wakes_too_late);
 	tcase_add_test(late, revoked_under_running_traffic);
 	tcase_add_test(done, placed_is_there);
+	tcase_add_test(done, memory_that_no_device_has_goes_over_tcp);
 	tcase_add_loop_test(done, placed_is_possible_again_after_a_refusal, 0, 4);
 	tcase_add_test(done, a_burst_is_checked_at_once);
 	tcase_add_loop_test(done, checks_find_room, 0, 3);

@@ -106,7 +106,7 @@ void neap_rdma_regions_look(struct neap_rdma *rdma);
 void neap_rdma_regions_stop(struct neap_rdma *rdma);
 void neap_rdma_regions_settle(struct neap_rdma *rdma, uint32_t slot, struct neap_settle_call *call);
 
-/* All of the local range is in one region, and that is on devices. */
+/* All of the local range is in one region, and a device that can be used has that. */
 bool neap_rdma_is_on_devices(const struct neap_rdma *rdma, const void *address, uint64_t length);
 /* For the initiator (struct neap_rdma_ground): the region on devices that holds the address. */
 bool neap_rdma_find_local(void *rdma, uint64_t address, struct neap_rdma_local *local_p);

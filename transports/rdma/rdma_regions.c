@@ -400,11 +400,24 @@ static void keys_changed(void *user, unsigned access)
 
 /* --- questions */
 
+/* One that came back may go without it, and be the only one. */
+static bool a_device_has(const struct neap_rdma *rdma, const struct neap_rdma_kept *kept, const void *address)
+{
+	for (uint32_t i = 0; kept->on_devices && rdma->memory && i < rdma->device_count; i++) {
+		const struct neap_rdma_device *device = neap_rdma_devices_at(rdma->devices, i);
+		struct neap_verbs_keys keys;
+		uint64_t end;
+		if (device->usable && !neap_rdma_memory_keys(rdma->memory, kept->memory, device, address, &keys, &end))
+			return true;
+	}
+	return false;
+}
+
 bool neap_rdma_is_on_devices(const struct neap_rdma *rdma, const void *address, uint64_t length)
 {
 	struct neap_access_ref ref;
 	return neap_registry_check_local(rdma->view->registry, (uintptr_t)address, length, &ref) == NEAP_OK &&
-	       rdma->kept[ref.region_slot].on_devices;
+	       a_device_has(rdma, &rdma->kept[ref.region_slot], address);
 }
 
 bool neap_rdma_find_local(void *user, uint64_t address, struct neap_rdma_local *local_p)
