@@ -171,6 +171,27 @@ static void draw_devices(struct sim_random *random, struct st_options *o)
 	o->faults_keep = perhaps(random, 300, 1);
 }
 
+/* Late bytes behind the fence of a peer: nothing else goes wrong, and all memory is used again and again. */
+static void aim_at_fences(struct st_options *o)
+{
+	o->stable = o->faults_pause = o->faults_cut = o->faults_partition = o->faults_crash = o->faults_leave = o->faults_master = 0;
+	o->faults_memory = o->faults_port = o->faults_device = o->faults_cable = o->faults_calls = o->faults_helper = o->faults_retire = 0;
+	o->faults_late = o->faults_stop = o->tcp_per_mille = o->cancel_per_mille = o->deadline_per_mille = 0;
+	o->faults_lost = o->no_inline = 1;
+	o->clients = 5;
+	o->accessors = 2;
+	o->operations = 700;
+	o->keys = 12;
+	o->tier_bytes = 2u << 20;
+	o->value_bytes = ST_SLOT_BYTES;
+	o->forward_per_mille = o->remote_per_mille = 1000;
+	o->remove_per_mille = 250;
+	o->follow_per_mille = 300;
+	o->work_period_us = 60000;
+	o->fault_period_ms = 150;
+	o->pause_max_ms = 4000;
+}
+
 void st_rdma_options_from_seed(uint64_t seed, struct st_options *o)
 {
 	static const uint32_t sizes[] = {8000, 40000, ST_SLOT_BYTES};
@@ -208,6 +229,8 @@ void st_rdma_options_from_seed(uint64_t seed, struct st_options *o)
 		o->fault_period_ms = o->fault_period_ms ? 100 + o->fault_period_ms : 0;
 		o->pause_max_ms = 1000 + (uint32_t)sim_random_below(random, 20000);
 	}
+	if (o->faults_keep && sim_random_chance(random, 500))
+		aim_at_fences(o);
 	sim_destroy(sim);
 }
 
@@ -418,6 +441,17 @@ static bool start_all(struct st_world *world)
 	return world->result->ok;
 }
 
+/* A process that is abandoned does not give back what it has from malloc: the leak sanitizer shall not look at worlds that may have one. */
+extern void __lsan_disable(void) __attribute__((weak));
+extern void __lsan_enable(void) __attribute__((weak));
+
+static void look_for_leaks(const struct st_world *world, bool look)
+{
+	void (*call)(void) = look ? __lsan_enable : __lsan_disable;
+	if (world->options.faults_keep && call)
+		call();
+}
+
 void st_run(uint64_t seed, const struct st_options *options, struct st_result *result_p)
 {
 	struct st_world *world = calloc(1, sizeof *world);
@@ -435,6 +469,7 @@ void st_run(uint64_t seed, const struct st_options *options, struct st_result *r
 	world->slot_bytes = world->options.value_bytes;
 	struct sim *sim = world->sim = sim_create(seed);
 	st_fabric_begin(world);
+	look_for_leaks(world, false);
 	if (start_all(world)) {
 		(void)sim_run_until(sim, all_known, world, 20000 * MS);
 		world->issuing = world->faults = true;
@@ -447,6 +482,7 @@ void st_run(uint64_t seed, const struct st_options *options, struct st_result *r
 			liveness(world);
 	}
 	close_all(world);
+	look_for_leaks(world, true);
 	result_p->hash = sim->hash;
 	result_p->virtual_ns = sim->now_ns;
 	result_p->events = sim->events_run;
