@@ -316,6 +316,10 @@ int main(int count, char **words)
 {
 	static const uint32_t depths[] = {1, 4, 16, 64, 256, 1024, 4096}, peers[] = {1, 10, 100, 1000};
 	uint64_t pieces = count > 1 ? strtoull(words[1], NULL, 10) : 1000000;
+	if (count > 2) { /* one depth alone, for a profile */
+		measure((uint32_t)strtoul(words[2], NULL, 10), 1, pieces);
+		return 0;
+	}
 	for (uint32_t i = 0; i < sizeof depths / sizeof *depths; i++)
 		measure(depths[i], 1, depths[i] < 16 ? pieces / 10 : pieces);
 	for (uint32_t i = 1; i < sizeof peers / sizeof *peers; i++)
