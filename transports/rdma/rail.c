@@ -65,7 +65,9 @@ static void on_turn(struct neap_rdma_rail *rail)
 {
 	struct neap_rdma_peer *peer = rail->peer;
 	uint64_t now_ns = neap_now(reactor_of(rail)), waited_ns = now_ns - rail->waits_ns;
-	bool wanted = peer->again.first || peer->queued.first;
+	/* With another descriptor the rail may be none any more: the peer looks at that first, and asks again. */
+	bool seen = peer->seen_refreshed == peer->segment->refreshed && peer->seen == peer->segment->snapshot;
+	bool wanted = seen && (peer->again.first || peer->queued.first);
 	if (peer->failures > 0)
 		peer->outage_ns = peer->outage_ns + waited_ns < now_ns ? peer->outage_ns + waited_ns : now_ns;
 	rail->waits_ns = 0;
