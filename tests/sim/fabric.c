@@ -52,10 +52,10 @@ static unsigned descriptor_ready(struct neap_net *net, int fd)
 	return sim_verbs_ready(&fabric->verbs, fd);
 }
 
-static void add_devices(struct sim_fabric *fabric, uint32_t hosts, uint32_t devices_max)
+static void add_devices(struct sim_fabric *fabric, uint32_t hosts, uint32_t least, uint32_t most)
 {
 	for (uint32_t i = 0; i < hosts; i++) {
-		uint32_t count = 1 + (uint32_t)sim_random_below(chance(fabric), devices_max);
+		uint32_t count = least + (uint32_t)sim_random_below(chance(fabric), most - least + 1);
 		fabric->first[i] = fabric->verbs.device_count;
 		fabric->count[i] = count;
 		for (uint32_t k = 0; k < count; k++) {
@@ -66,7 +66,7 @@ static void add_devices(struct sim_fabric *fabric, uint32_t hosts, uint32_t devi
 	}
 }
 
-struct sim_fabric *sim_fabric_new(struct sim *sim, uint32_t hosts, uint32_t devices_max)
+struct sim_fabric *sim_fabric_new(struct sim *sim, uint32_t hosts, uint32_t devices_min, uint32_t devices_max)
 {
 	struct sim_fabric *fabric = calloc(1, sizeof(*fabric));
 	if (!fabric || hosts > SIM_FABRIC_HOSTS_MAX)
@@ -76,7 +76,7 @@ struct sim_fabric *sim_fabric_new(struct sim *sim, uint32_t hosts, uint32_t devi
 	sim_verbs_begin_with(&fabric->verbs, &fabric->clock, sim_random_next(chance(fabric)));
 	sim->user = fabric;
 	sim->descriptor_ready = descriptor_ready;
-	add_devices(fabric, hosts, devices_max);
+	add_devices(fabric, hosts, devices_min, devices_max);
 	return fabric;
 }
 
@@ -84,6 +84,8 @@ const char *sim_fabric_left(const struct sim_fabric *fabric, char *why, size_t w
 {
 	if (fabric->verbs.overruns)
 		snprintf(why, why_size, "%u completions did not fit their queue", fabric->verbs.overruns);
+	else if (fabric->verbs.refused_sends)
+		snprintf(why, why_size, "%u sends did not fit their queue pair", fabric->verbs.refused_sends);
 	else if (fabric->verbs.objects)
 		snprintf(why, why_size, "%u objects of verbs are left", fabric->verbs.objects);
 	else
@@ -221,14 +223,14 @@ static void helper_is_back(struct sim *sim, void *user, uint64_t argument)
 		sim_seat_let_go(seat);
 }
 
-static void port_goes_down(struct sim_fabric *fabric, uint32_t device, uint64_t ns)
+void sim_fabric_port_down(struct sim_fabric *fabric, uint32_t device, uint64_t ns)
 {
 	sim_verbs_set_port(&fabric->verbs, &fabric->verbs.devices[device], NEAP_PORT_DOWN);
 	sim_after(fabric->sim, ns, port_is_back, fabric, device);
 	fabric->seen.port_down++;
 }
 
-static void device_goes(struct sim_fabric *fabric, uint32_t device, uint64_t ns)
+void sim_fabric_device_gone(struct sim_fabric *fabric, uint32_t device, uint64_t ns)
 {
 	struct sim_verbs *verbs = &fabric->verbs;
 	if (sim_random_chance(chance(fabric), 500))
@@ -239,7 +241,7 @@ static void device_goes(struct sim_fabric *fabric, uint32_t device, uint64_t ns)
 	fabric->seen.device_lost++;
 }
 
-static void cable_is_cut(struct sim_fabric *fabric, uint32_t a, uint32_t b, uint64_t ns)
+void sim_fabric_cut(struct sim_fabric *fabric, uint32_t a, uint32_t b, uint64_t ns)
 {
 	struct sim_verbs *verbs = &fabric->verbs;
 	if (a == b)
@@ -269,7 +271,7 @@ static void call_fails(struct sim_fabric *fabric)
 	fabric->seen.call_failed++;
 }
 
-static void helper_stalls(struct sim_fabric *fabric, struct sim_seat *seat, uint64_t ns)
+void sim_fabric_helper_stalls(struct sim_fabric *fabric, struct sim_seat *seat, uint64_t ns)
 {
 	if (!seat)
 		return;
@@ -297,15 +299,15 @@ void sim_fabric_fault(struct sim_fabric *fabric, const struct sim_fabric_faults 
 	switch (sim_random_below(random, 7)) {
 	case 0:
 		if (may->port)
-			port_goes_down(fabric, device, ns);
+			sim_fabric_port_down(fabric, device, ns);
 		break;
 	case 1:
 		if (may->device && sim_random_chance(random, 200)) /* it is tried again after 5 s alone */
-			device_goes(fabric, device, ns);
+			sim_fabric_device_gone(fabric, device, ns);
 		break;
 	case 2:
 		if (may->cable)
-			cable_is_cut(fabric, device, other, ns);
+			sim_fabric_cut(fabric, device, other, ns);
 		break;
 	case 3:
 		if (may->calls)
@@ -313,7 +315,7 @@ void sim_fabric_fault(struct sim_fabric *fabric, const struct sim_fabric_faults 
 		break;
 	case 4:
 		if (may->helper)
-			helper_stalls(fabric, seat, ns);
+			sim_fabric_helper_stalls(fabric, seat, ns);
 		break;
 	case 5:
 		if (may->retire)

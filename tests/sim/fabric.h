@@ -49,8 +49,8 @@ struct sim_seat {
 	uint32_t devices;
 };
 
-/* Before the nodes. Each host has 1 to `devices_max` devices. It has sim->user and sim->descriptor_ready. */
-struct sim_fabric *sim_fabric_new(struct sim *sim, uint32_t hosts, uint32_t devices_max);
+/* Before the nodes. Each host has `devices_min` to `devices_max` devices. It has sim->user and sim->descriptor_ready. */
+struct sim_fabric *sim_fabric_new(struct sim *sim, uint32_t hosts, uint32_t devices_min, uint32_t devices_max);
 /* When all engines are gone: says what is left over, or NULL, in `why`. */
 const char *sim_fabric_left(const struct sim_fabric *fabric, char *why, size_t why_size);
 void sim_fabric_free(struct sim_fabric *fabric);
@@ -69,6 +69,11 @@ struct neap_rdma *sim_seat_transport(const struct neap_engine *engine);
 /* One thing of seven goes wrong, if it may. `seat` NULL: the node is not up; `engine` NULL: nothing can be asked of it now. */
 void sim_fabric_fault(struct sim_fabric *fabric, const struct sim_fabric_faults *may, struct sim_seat *seat,
                       const struct neap_engine *engine);
+/* One of them, for that long. */
+void sim_fabric_port_down(struct sim_fabric *fabric, uint32_t device, uint64_t ns);
+void sim_fabric_device_gone(struct sim_fabric *fabric, uint32_t device, uint64_t ns);
+void sim_fabric_cut(struct sim_fabric *fabric, uint32_t a, uint32_t b, uint64_t ns);
+void sim_fabric_helper_stalls(struct sim_fabric *fabric, struct sim_seat *seat, uint64_t ns);
 void sim_fabric_heal(struct sim_fabric *fabric);
 /* Long enough after that for devices to have been tried again. NULL: it has all its devices, and they have its memory. */
 const char *sim_seat_healed(const struct sim_seat *seat, const struct neap_engine *engine, char *why, size_t why_size);

@@ -1,6 +1,7 @@
 /* neap-sim: runs seeds of the simulated clusters, of Transfer Engines and of stores, each over streams and over devices, and of what they
  * share, a metadata store. docs/SIM.md. */
 #include "tests/sim/neap_sim.h"
+#include "tests/sim/te_world.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -17,14 +18,19 @@ double sim_seconds_now(void)
 
 static void usage(FILE *out)
 {
-	fputs("usage: neap-sim [--world engine|rdma|store|store-rdma|metadata[,...]] [--seed N] [--first N] [--seeds N]\n"
-	      "                [--seconds S | --minutes M] [--demand-sometimes] [--save FILE] [--replay FILE] [--verbose]\n"
+	fputs("usage: neap-sim [--world engine|rdma|store|store-rdma|metadata[,...]] [--aim NAME] [--seed N] [--first N] [--seeds N]\n"
+	      "                [--seconds S | --minutes M] [--demand-sometimes] [--save FILE] [--replay FILE] [--brief | --verbose]\n"
 	      "  --world NAME         one of the five clusters, or some with commas; without it all, in equal shares of the time\n"
+	      "  --aim NAME           seeds of world rdma are made for this kind of mistake: fences, buffers, reads, placed, keys, grants, queues;\n"
+	      "                       none: for no one; without it the seed decides\n"
+	      "  --mistake NAME       it is made in world rdma in the library's place, and must be found: keeps_halves, keeps_regions, takes_checks,\n"
+	      "                       old_keys, small_queue, gives_buffers\n"
 	      "  --seed N             one seed, verbosely\n"
 	      "  --first N            the first seed (default 1)\n"
 	      "  --seeds N            how many (default 200, or without bound when a time is given)\n"
 	      "  --seconds S          stop after S seconds of real time; --minutes M: after M minutes\n"
 	      "  --demand-sometimes   fail when a condition that a soak must see was never seen\n"
+	      "  --brief              a failing seed of engines is one line, and the run goes on\n"
 	      "  --save FILE          where a failing seed of the store's cluster goes (default neap-sim-SEED.replay)\n"
 	      "  --sabotage N         stores: with a mistake of the harness or lies of devices (enum st_sabotage); prints how many seeds find it\n"
 	      "  --replay FILE        runs such a file; 0 when it runs clean\n", out);
@@ -73,6 +79,8 @@ int main(int argc, char **argv)
 		{"seconds", required_argument, NULL, 't'}, {"minutes", required_argument, NULL, 'm'}, {"demand-sometimes", no_argument, NULL, 'd'},
 		{"world", required_argument, NULL, 'w'},   {"replay", required_argument, NULL, 'r'}, {"save", required_argument, NULL, 'o'},
 		{"sabotage", required_argument, NULL, 'b'},
+		{"aim", required_argument, NULL, 'a'},     {"mistake", required_argument, NULL, 'k'},
+		{"brief", no_argument, NULL, 'B'},
 		{"verbose", no_argument, NULL, 'v'},       {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
 	for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
 		switch (option) {
@@ -86,6 +94,9 @@ int main(int argc, char **argv)
 		case 't': arguments.seconds = strtod(optarg, NULL); break;
 		case 'm': arguments.seconds = 60 * strtod(optarg, NULL); break;
 		case 'd': arguments.demand_sometimes = true; break;
+		case 'B': arguments.brief = true; break;
+		case 'a': arguments.aim = optarg; break;
+		case 'k': arguments.mistake = optarg; break;
 		case 'w':
 			which = worlds_of(optarg);
 			if (which)
@@ -99,6 +110,11 @@ int main(int argc, char **argv)
 		case 'h': usage(stdout); return 0;
 		default: usage(stderr); return 2;
 		}
+	}
+	if ((arguments.aim && te_aim_named(arguments.aim) == TE_AIM_COUNT) ||
+	    (arguments.mistake && te_mistake_named(arguments.mistake) == SIM_MISTAKE_COUNT)) {
+		fputs("neap-sim: there is no such aim or mistake; see --help\n", stderr);
+		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (replay)

@@ -10,6 +10,9 @@ struct sim_arguments {
 	double seconds; /* 0: no limit */
 	bool verbose, demand_sometimes;
 	uint32_t sabotage; /* of stores: enum st_sabotage. It is counted in how many seeds it is found */
+	bool brief; /* a failing seed of engines is one line, and the run goes on: to count in how many a mistake is found */
+	const char *aim; /* of worlds over devices; NULL: the seed decides */
+	const char *mistake; /* that is to be found there; NULL: none */
 	const char *save; /* a failing seed is written there, for --replay; NULL: neap-sim-SEED.replay */
 };
 

@@ -22,6 +22,9 @@ static void print_options(const struct te_options *o)
 	       o->faults_forget ? " forget" : "", o->faults_memory ? " memory" : "");
 	const struct te_rdma_options *r = &o->rdma;
 	if (r->on)
+		printf("  aim %s: again %u/1000, whole %u/1000, reads %u/1000, placed %u/1000\n", te_aim_name(r->aim), r->again_per_mille,
+		       r->whole_per_mille, r->read_per_mille, r->placed_per_mille);
+	if (r->on)
 		printf("  latency up to %u us, strays %u us; up to %u devices, %u endpoints of %u x %u sends, completions %u, silence %u, slices of %u, "
 		       "rails pause %u ms, regions of %" PRIu64 ":%s%s%s%s%s%s%s\n", r->latency_max_us, r->stray_max_us, r->devices_max,
 		       r->endpoints_max, r->qps, r->depth, r->completions_max, r->silence_retries, r->slice_bytes, r->rail_pause_ms,
@@ -56,6 +59,7 @@ static void shrink(uint64_t seed, struct te_options *options)
 			*options = smaller;                                      \
 	} while (0)
 	SHRINK(faults_memory, false);
+	SHRINK(rdma.placed_per_mille, 0);
 	SHRINK(rdma.faults_late, false);
 	SHRINK(rdma.faults_retire, false);
 	SHRINK(rdma.faults_helper, false);
@@ -64,7 +68,9 @@ static void shrink(uint64_t seed, struct te_options *options)
 	SHRINK(rdma.faults_device, false);
 	SHRINK(rdma.faults_port, false);
 	SHRINK(rdma.stray_max_us, 0);
-	SHRINK(rdma.devices_max, 1);
+	SHRINK(rdma.devices_min, 1);
+	if (options->rdma.devices_min <= 1)
+		SHRINK(rdma.devices_max, 1);
 	SHRINK(rdma.region_max_bytes, 0);
 	SHRINK(rdma.completions_max, 0);
 	SHRINK(rdma.endpoints_max, 64);
@@ -101,8 +107,8 @@ static void report_failure(uint64_t seed, const struct te_result *result)
 	te_run(seed, &options, &small);
 	printf(" smallest that still fails: %s\n", small.what);
 	print_options(&options);
-	printf(" replay: neap-sim --world %s --seed %" PRIu64 "   (NEAP_SIM_LOG=1 shows the engines' log)\n", options.rdma.on ? "rdma" : "engine",
-	       seed);
+	printf(" replay: neap-sim --world %s%s%s --seed %" PRIu64 "   (NEAP_SIM_LOG=1 shows the engines' log)\n",
+	       options.rdma.on ? "rdma" : "engine", options.rdma.on ? " --aim " : "", options.rdma.on ? te_aim_name(options.rdma.aim) : "", seed);
 }
 
 static void add_sometimes(struct te_sometimes *total, const struct te_sometimes *one)
@@ -138,13 +144,17 @@ static int report_sometimes(const struct te_sometimes *total, bool devices, bool
 	return demand ? missing : 0;
 }
 
-static void run_seed(uint64_t seed, bool devices, struct te_result *result)
+static void run_seed(uint64_t seed, bool devices, const struct sim_arguments *arguments, struct te_result *result)
 {
 	struct te_options options;
-	if (devices)
+	if (devices && arguments->aim)
+		te_rdma_options_with_aim(seed, te_aim_named(arguments->aim), &options);
+	else if (devices)
 		te_rdma_options_from_seed(seed, &options);
 	else
 		te_options_from_seed(seed, &options);
+	if (devices && arguments->mistake)
+		options.rdma.mistake = te_mistake_named(arguments->mistake);
 	te_run(seed, &options, result);
 }
 
@@ -156,9 +166,9 @@ static int run_seeds(const struct sim_arguments *arguments, bool devices)
 	double virtual_seconds = 0;
 	for (uint64_t seed = arguments->first; ran < arguments->count && (arguments->seconds <= 0 || sim_seconds_now() < end); seed++, ran++) {
 		struct te_result result, again;
-		run_seed(seed, devices, &result);
+		run_seed(seed, devices, arguments, &result);
 		if (result.ok && seed % 20 == 0) {
-			run_seed(seed, devices, &again);
+			run_seed(seed, devices, arguments, &again);
 			if (again.hash != result.hash) {
 				result.ok = false;
 				snprintf(result.what, sizeof(result.what), "two runs differ: trace hash %016" PRIx64 " and %016" PRIx64, result.hash,
@@ -171,7 +181,10 @@ static int run_seeds(const struct sim_arguments *arguments, bool devices)
 			       (double)result.virtual_ns / 1e9, result.events);
 			print_options(&result.options);
 		}
-		if (!result.ok) {
+		if (!result.ok && arguments->brief) {
+			failed++;
+			printf("seed %" PRIu64 " FAILED (%s): %s\n", seed, te_aim_name(result.options.rdma.aim), result.what);
+		} else if (!result.ok) {
 			failed++;
 			report_failure(seed, &result);
 			if (failed >= 5)

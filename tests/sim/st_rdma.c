@@ -17,7 +17,7 @@ void st_fabric_begin(struct st_world *world)
 	sim->net.segment_max = sim->net.segment_max < 1448 ? 1448 : sim->net.segment_max;
 	sim->net.window_min = sim->net.window_min < 65536 ? 65536 : sim->net.window_min;
 	sim->net.window_max = sim->net.window_max < sim->net.window_min ? sim->net.window_min : sim->net.window_max;
-	world->fabric = sim_fabric_new(sim, o->clients, o->devices_max);
+	world->fabric = sim_fabric_new(sim, o->clients, 1, o->devices_max);
 	struct sim_verbs *verbs = &world->fabric->verbs;
 	verbs->latency_max_ns = o->latency_max_us * UINT64_C(1000);
 	verbs->stray_max_ns = o->stray_max_us * UINT64_C(1000);

@@ -1,6 +1,7 @@
 /* The shadow model: what memory may hold, and what may be said of it. */
 #include "tests/sim/te_inside.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* --- patterns ---------------------------------------------------------------------------------------------------------------- */
@@ -73,6 +74,19 @@ static void check_shape(struct te_world *world, const struct te_operation *op, c
 		             op->initiator, op->where, op->target, outcome->status, outcome->effect);
 }
 
+/* A block is in a region that is there as long as its process, and known to others unless a device has refused to register it. (A WRITE that is
+ * to be placed needs memory of the library's own, too.) */
+static void check_refusal(struct te_world *world, const struct te_operation *op, const struct neap_outcome *outcome)
+{
+	bool refused = outcome->cause == NEAP_CAUSE_REFUSED_BY_PEER || outcome->cause == NEAP_CAUSE_RANGE_NOT_REMOTE ||
+	               outcome->cause == NEAP_CAUSE_GRANT_REFUSED || outcome->cause == NEAP_CAUSE_LOCAL_MEMORY;
+	if (!world->fabric || world->options.rdma.faults_calls || !refused || strcmp(op->where, "a block") != 0 || !op->piece || world->closing)
+		return;
+	if (te_is_current(world, op->target, op->target_incarnation) && te_is_current(world, op->initiator, op->initiator_incarnation))
+		te_violation(world, "%s %u->%u in a block that is there and permitted: refused with status %u cause %u", is_write(op) ? "write" : "read",
+		             op->initiator, op->target, outcome->status, outcome->cause);
+}
+
 /* Each byte of the piece, as the effect says. */
 static void check_target(struct te_world *world, const struct te_operation *op, const struct neap_outcome *outcome)
 {
@@ -118,7 +132,7 @@ static void settle(struct te_piece *piece, const struct te_operation *op, const 
 	if (!is_write(op) || outcome->effect == NEAP_EFFECT_NONE)
 		return;
 	if (outcome->effect == NEAP_EFFECT_UNKNOWN && outcome->status != NEAP_FAILED)
-		piece->tainted = true;
+		te_taint(piece, op->after);
 	else
 		memcpy(piece->expected, piece->memory, piece->bytes);
 }
@@ -140,9 +154,12 @@ static void sabotage_before(struct te_world *world, struct te_operation *op, str
 void te_check_end(struct te_world *world, struct te_operation *op, const struct neap_outcome *given)
 {
 	struct neap_outcome outcome = *given;
-	te_fabric_place(world, op);
+	if (!op->request.placed) /* such a one is COMPLETED when it is there */
+		te_fabric_place(world, op);
+	world->result->sometimes.placed_late += op->request.placed && outcome.status == NEAP_COMPLETED;
 	sabotage_before(world, op, &outcome);
 	check_shape(world, op, &outcome);
+	check_refusal(world, op, &outcome);
 	if (op->hope == HOPE_ANY && op->before && !op->came_again) {
 		if (is_write(op))
 			check_target(world, op, &outcome);
@@ -155,7 +172,7 @@ void te_check_end(struct te_world *world, struct te_operation *op, const struct 
 		op->piece->memory[0] ^= 0x40;
 	if (te_sabotage(world, TE_SABOTAGE_TOUCH_GUARD))
 		world->nodes[op->target].memory[1] ^= 0x40;
-	if (!op->held)
+	if (!op->held || world->options.rdma.mistake == SIM_MISTAKE_gives_buffers)
 		te_poison(world, op);
 	if (op->request.length > 0 && !op->held && te_sabotage(world, TE_SABOTAGE_TOUCH_RETURNED))
 		op->local[0] ^= 0x40;
@@ -170,10 +187,41 @@ void te_poison(struct te_world *world, struct te_operation *op)
 
 /* --- pieces ------------------------------------------------------------------------------------------------------------------- */
 
+void te_taint(struct te_piece *piece, const unsigned char *other)
+{
+	te_untaint(piece);
+	piece->tainted = true;
+	if (!other)
+		return;
+	piece->other = malloc(piece->bytes);
+	if (!piece->other)
+		abort();
+	memcpy(piece->other, other, piece->bytes);
+}
+
+void te_untaint(struct te_piece *piece)
+{
+	free(piece->other);
+	piece->other = NULL;
+	piece->tainted = false;
+}
+
+/* What is written late is what was written: neither a buffer that has other content by now, nor something else. */
+static bool is_mixture(const struct te_piece *piece)
+{
+	for (uint32_t i = 0; piece->other && i < piece->bytes; i++)
+		if (piece->memory[i] != piece->expected[i] && piece->memory[i] != piece->other[i])
+			return false;
+	return true;
+}
+
 void te_check_piece(struct te_world *world, const struct te_piece *piece, const char *where)
 {
 	if (!piece->tainted && memcmp(piece->memory, piece->expected, piece->bytes) != 0)
 		te_violation(world, "bytes of %s at %p changed while nothing was under way there", where, (void *)piece->memory);
+	else if (piece->tainted && !is_mixture(piece))
+		te_violation(world, "%s at %p, whose last write has an unknown end, holds bytes that it never had to write", where,
+		             (void *)piece->memory);
 }
 
 static void check_idle(struct te_world *world, const struct te_piece *piece, const char *where)

@@ -1,7 +1,8 @@
 /* The cluster from inside: shared by the te_*.c files, by nobody else.
  *
  * te_world.c: a run from start to end. te_node.c: nodes, their engines, memory and links. te_work.c: operations and batches.
- * te_check.c: the shadow model. te_slots.c: memory that comes and goes. te_faults.c: what goes wrong. te_rdma.c: devices. */
+ * te_check.c: the shadow model. te_slots.c: memory that comes and goes. te_faults.c: what goes wrong. te_rdma.c: devices. te_aims.c: worlds
+ * over devices that are made for one kind of mistake. */
 #ifndef NEAP_SIM_TE_INSIDE_H
 #define NEAP_SIM_TE_INSIDE_H
 
@@ -44,6 +45,7 @@ struct te_piece {
 	unsigned char *memory;
 	unsigned char *expected; /* what it holds, unless tainted or an operation is under way */
 	uint32_t bytes;
+	unsigned char *other;    /* when tainted: the other content that each byte may be of; NULL: it may be anything */
 	struct te_operation *under_way;
 	bool tainted;            /* it holds one of two contents, for ever or until it is taken back */
 };
@@ -158,7 +160,9 @@ struct te_world {
 	struct te_note notes[NOTES_MAX];
 	struct te_call calls[CALLS_MAX];
 	uint32_t used_operations, issued, batch_serial, note_count;
+	uint32_t written[NODES_MAX][NODES_MAX]; /* the block whose last write has just ended, by initiator and target */
 	uint64_t slot_version;
+	uint64_t quiet_until_ns; /* no fault of its aim until then */
 	bool faults, issuing, remote_only, closing, logs;
 };
 
@@ -202,6 +206,9 @@ void te_check_end(struct te_world *world, struct te_operation *op, const struct 
 void te_poison(struct te_world *world, struct te_operation *op);
 /* Nothing is under way on it: it holds what is expected. */
 void te_check_piece(struct te_world *world, const struct te_piece *piece, const char *where);
+/* It holds its content or another (NULL: nobody knows which), or a mixture; and it is known again. */
+void te_taint(struct te_piece *piece, const unsigned char *other);
+void te_untaint(struct te_piece *piece);
 void te_check_node(struct te_world *world, struct te_node *node);
 void te_count(struct te_world *world, const struct te_operation *op, const struct neap_outcome *outcome);
 
@@ -227,6 +234,12 @@ bool te_calls_owed(const struct te_world *world);
 
 /* --- te_faults.c */
 void te_fault(struct sim *sim, void *user, uint64_t argument);
+
+/* --- te_aims.c */
+bool te_aims_fault(struct te_world *world); /* one of the faults of its aim */
+uint32_t te_aims_block(struct te_world *world, const struct te_operation *op, uint32_t drawn); /* of those that are worked on */
+void te_aims_range(struct te_world *world, struct te_operation *op, uint64_t *length_p);
+void te_aims_ended(struct te_world *world, const struct te_operation *op);
 
 /* --- te_rdma.c: nothing to do in a world without devices */
 void te_fabric_begin(struct te_world *world);

@@ -25,6 +25,12 @@ static void piece_begin(struct te_piece *piece, unsigned char *memory, uint32_t 
 	memcpy(piece->expected, memory, bytes);
 }
 
+static void piece_end(struct te_piece *piece)
+{
+	free(piece->expected);
+	free(piece->other);
+}
+
 struct te_piece *te_block(struct te_node *target, uint32_t initiator, uint32_t block)
 {
 	return &target->blocks[initiator * target->world->options.blocks_per_stripe + block];
@@ -263,12 +269,12 @@ void te_node_finish(struct te_node *node)
 void te_node_free(struct te_node *node)
 {
 	for (uint32_t i = 0; node->blocks && i < node->world->options.nodes * node->world->options.blocks_per_stripe; i++)
-		free(node->blocks[i].expected);
+		piece_end(&node->blocks[i]);
 	for (uint32_t i = 0; i < NODES_MAX; i++) {
-		free(node->visits[i].piece.expected);
-		free(node->loans[i].piece.expected);
+		piece_end(&node->visits[i].piece);
+		piece_end(&node->loans[i].piece);
 	}
-	free(node->bulk.expected);
+	piece_end(&node->bulk);
 	free(node->blocks);
 	te_seat_free(node);
 }

@@ -9,7 +9,8 @@ void te_fabric_begin(struct te_world *world)
 	const struct te_rdma_options *options = &world->options.rdma;
 	if (!options->on)
 		return;
-	world->fabric = sim_fabric_new(world->sim, world->options.nodes, options->devices_max);
+	world->fabric = sim_fabric_new(world->sim, world->options.nodes, options->devices_min, options->devices_max);
+	world->fabric->verbs.mistake = options->mistake;
 	world->fabric->verbs.latency_max_ns = options->latency_max_us * UINT64_C(1000);
 	world->fabric->verbs.stray_max_ns = options->stray_max_us * UINT64_C(1000);
 }
@@ -18,6 +19,8 @@ static void count(struct te_sometimes *sometimes, const struct sim_fabric *fabri
 {
 	sometimes->stray_landed += fabric->verbs.strays_landed;
 	sometimes->stray_refused += fabric->verbs.strays_refused;
+	sometimes->lingered += fabric->verbs.lingered;
+	sometimes->packet_caught += fabric->verbs.caught;
 	sometimes->port_down += fabric->seen.port_down;
 	sometimes->device_lost += fabric->seen.device_lost;
 	sometimes->cable_cut += fabric->seen.cable_cut;
@@ -140,6 +143,8 @@ void te_buffer_give(const struct te_operation *op)
 void te_fabric_fault(struct te_world *world, struct te_node *node)
 {
 	const struct te_rdma_options *options = &world->options.rdma;
+	if (te_aims_fault(world))
+		return;
 	const struct sim_fabric_faults may = {
 		.port = options->faults_port, .device = options->faults_device, .cable = options->faults_cable, .calls = options->faults_calls,
 		.helper = options->faults_helper, .retire = options->faults_retire, .late = options->faults_late,

@@ -50,7 +50,7 @@ void te_slot_take_back(struct te_world *world, struct te_slot *slot)
 	slot->version = UINT64_C(1) << 50 | ++world->slot_version;
 	te_fill(piece->memory, piece->bytes, slot->version);
 	memcpy(piece->expected, piece->memory, piece->bytes);
-	piece->tainted = false;
+	te_untaint(piece);
 	slot->phase = SLOT_AWAY;
 	if (te_sabotage(world, TE_SABOTAGE_TOUCH_TAKEN_BACK))
 		piece->memory[piece->bytes - 1] ^= 0x40;
@@ -142,7 +142,8 @@ static void turn_visits(struct te_node *node)
 			return;
 		node->visit_phase = SLOT_THERE;
 		for (uint32_t i = 0; i < node->world->options.nodes; i++)
-			node->visits[i].piece.tainted = node->visits[i].stale;
+			if (node->visits[i].stale)
+				te_taint(&node->visits[i].piece, NULL);
 	} else if (node->visit_phase == SLOT_THERE) {
 		struct te_call *call = call_take(node, NODES_MAX);
 		if (!call)

@@ -80,6 +80,7 @@ static void end_operation(struct te_world *world, struct te_operation *op, const
 	te_log(world, op, outcome);
 	te_count(world, op, outcome);
 	te_check_end(world, op, outcome);
+	te_aims_ended(world, op);
 	if (outcome->cause == NEAP_CAUSE_OTHER_INSTANCE || (outcome->cause == NEAP_CAUSE_RANGE_NOT_REMOTE && op->piece))
 		initiator->cores[op->core].links[op->target].phase = LINK_CLOSED;
 	bool may_come_later = op->request.opcode == NEAP_WRITE && outcome->effect == NEAP_EFFECT_UNKNOWN && outcome->status != NEAP_FAILED;
@@ -128,6 +129,8 @@ static void on_released(void *user, neap_batch_id id, uint32_t index, void *requ
 	}
 	te_log_event(world, "buffer of batch %u.%u is released", op->batch, index);
 	op->held = false;
+	if (world->options.rdma.mistake == SIM_MISTAKE_gives_buffers && memcmp(op->local, op->poison, op->request.length) != 0)
+		te_violation(world, "a buffer that was given back too early has changed");
 	te_poison(world, op);
 	if (batch->used && batch->serial == op->batch_serial)
 		batch->held--;
@@ -328,6 +331,7 @@ static void choose_range(struct te_world *world, struct te_operation *op)
 		op->offset = 0;
 		length = op->bytes;
 	}
+	te_aims_range(world, op, &length);
 	op->local = te_buffer_take(&world->nodes[op->initiator], op, length);
 	if (!op->local)
 		op->local = copy_of(NULL, length);
@@ -338,6 +342,12 @@ static void choose_range(struct te_world *world, struct te_operation *op)
 	op->request.source = op->local;
 	op->request.target_offset = (uint64_t)(uintptr_t)(op->target_memory + op->offset);
 	op->request.length = length;
+	op->request.placed = world->fabric && sim_random_chance(random, world->options.rdma.placed_per_mille);
+}
+
+static bool draw_write(struct te_world *world)
+{
+	return sim_random_chance(te_workload(world), world->fabric ? 1000 - world->options.rdma.read_per_mille : 600);
 }
 
 static bool is_free(struct te_world *world, const struct te_piece *piece, const char *where)
@@ -362,7 +372,7 @@ static bool choose_visit(struct te_world *world, struct te_operation *op, struct
 	}
 	if (!is_free(world, &slot->piece, op->where))
 		return false;
-	prepare(op, &slot->piece, slot->piece.memory, slot->piece.bytes, sim_random_chance(te_workload(world), 600));
+	prepare(op, &slot->piece, slot->piece.memory, slot->piece.bytes, draw_write(world));
 	return true;
 }
 
@@ -372,7 +382,7 @@ static bool choose_loan(struct te_world *world, struct te_operation *op, struct 
 	struct sim_random *random = te_workload(world);
 	struct te_slot *slot = &target->loans[op->initiator];
 	const struct te_node *node = &world->nodes[op->initiator];
-	bool write = sim_random_chance(random, 600);
+	bool write = draw_write(world);
 	bool permitted = slot->phase == SLOT_THERE && (slot->rights & (write ? NEAP_MAY_WRITE : NEAP_MAY_READ)) && !node->dialect &&
 	                 (slot->for_incarnation == UINT32_MAX || slot->for_incarnation == node->incarnation);
 	op->where = "a slot for loans";
@@ -404,11 +414,11 @@ static bool choose_block(struct te_world *world, struct te_operation *op, struct
 	/* the last block is kept for the time after the faults: others may be of unknown content for ever */
 	uint32_t last = world->options.blocks_per_stripe - 1;
 	uint32_t number = world->remote_only ? last : (uint32_t)sim_random_below(te_workload(world), last);
-	struct te_piece *piece = te_block(target, op->initiator, number);
+	struct te_piece *piece = te_block(target, op->initiator, te_aims_block(world, op, number));
 	op->where = "a block";
 	if (!is_free(world, piece, op->where))
 		return false;
-	prepare(op, piece, piece->memory, piece->bytes, sim_random_chance(te_workload(world), 600));
+	prepare(op, piece, piece->memory, piece->bytes, draw_write(world));
 	return true;
 }
 

@@ -119,7 +119,7 @@ void te_options_from_seed(uint64_t seed, struct te_options *options_p)
 	sim_destroy(sim);
 }
 
-void te_rdma_options_from_seed(uint64_t seed, struct te_options *options_p)
+void te_rdma_options_without_aim(uint64_t seed, struct te_options *options_p)
 {
 	te_options_from_seed(seed, options_p);
 	struct sim *sim = sim_create(seed);
@@ -139,6 +139,7 @@ void te_rdma_options_from_seed(uint64_t seed, struct te_options *options_p)
 	options_p->slot_period_ms *= 1 + (uint32_t)sim_random_below(random, 8); /* registering takes longer than a turn */
 	options_p->rdma = (struct te_rdma_options){
 		.on = true,
+		.devices_min = 1,
 		.devices_max = 1 + (uint32_t)sim_random_below(random, 3),
 		.endpoints_max = sim_random_chance(random, 300) ? 1 + (uint32_t)sim_random_below(random, 4) : 64,
 		.qps = 1 + (uint32_t)sim_random_below(random, 4),
@@ -157,6 +158,8 @@ void te_rdma_options_from_seed(uint64_t seed, struct te_options *options_p)
 		.faults_helper = sim_random_chance(random, 300),
 		.faults_retire = sim_random_chance(random, 500),
 		.faults_late = sim_random_chance(random, 600),
+		.read_per_mille = 400,
+		.placed_per_mille = sim_random_chance(random, 400) ? 200 : 0,
 	};
 	sim_destroy(sim);
 }

@@ -9,6 +9,7 @@
 #define NEAP_SIM_TE_WORLD_H
 
 #include "tests/sim/sim.h"
+#include "tests/support/sim_verbs.h"
 #include <neap/engine.h>
 
 /* To show that a checker can fail: the harness itself does what the library must never do. */
@@ -27,10 +28,21 @@ enum te_sabotage {
 	TE_SABOTAGE_COUNT,
 };
 
+/* What a world over devices is made for: its options and faults are such that a mistake of that kind has its occasion many times. */
+#define TE_AIMS(A) A(none) A(fences) A(buffers) A(reads) A(placed) A(keys) A(grants) A(queues)
+enum te_aim {
+#define TE_AIM(name) TE_AIM_##name,
+	TE_AIMS(TE_AIM)
+#undef TE_AIM
+	TE_AIM_COUNT,
+};
+
 /* Nodes with RDMA devices, on simulated verbs. */
 struct te_rdma_options {
 	bool on;
-	uint32_t devices_max; /* 1..3 a node */
+	enum te_aim aim;
+	enum sim_mistake mistake; /* of the library, made in its place by devices and harness */
+	uint32_t devices_min, devices_max; /* 1..3 a node */
 	uint32_t endpoints_max, qps, depth, completions_max, silence_retries, slice_bytes, rail_pause_ms;
 	uint64_t region_max_bytes;
 	uint32_t latency_max_us, stray_max_us; /* of the network: sim_verbs.h */
@@ -38,6 +50,10 @@ struct te_rdma_options {
 	bool faults_calls, faults_helper; /* calls to verbs fail, or are not answered for a while */
 	bool faults_retire;               /* connections are torn down by their owners */
 	bool faults_late;                 /* completions come late, and packets later */
+	uint32_t again_per_mille;  /* writes to the block whose last write has just ended */
+	uint32_t whole_per_mille;  /* operations on all of a block */
+	uint32_t read_per_mille;   /* operations that are reads */
+	uint32_t placed_per_mille; /* writes that are COMPLETED when their bytes can be seen */
 };
 
 /* What the seed has decided, printed with a failing seed. */
@@ -80,7 +96,8 @@ struct te_options {
 /* The same of a soak over devices. */
 #define TE_RDMA_SOMETIMES(S)                                                                                                \
 	S(piece_posted) S(piece_repeated) S(rail_paused) S(rail_probed) S(buffer_held) S(stray_landed) S(stray_refused)         \
-	S(port_down) S(device_lost) S(cable_cut) S(call_failed) S(helper_stalled) S(connections_retired) S(region_came_again)
+	S(port_down) S(device_lost) S(cable_cut) S(call_failed) S(helper_stalled) S(connections_retired) S(region_came_again) \
+	S(lingered) S(packet_caught) S(placed_late)
 
 struct te_sometimes {
 #define TE_FIELD(name) uint64_t name;
@@ -102,7 +119,12 @@ struct te_result {
 void te_run(uint64_t seed, const struct te_options *options, struct te_result *result_p);
 
 void te_options_from_seed(uint64_t seed, struct te_options *options_p);
-/* The same of a cluster over devices. */
+/* The same of a cluster over devices. One seed of two has an aim. */
 void te_rdma_options_from_seed(uint64_t seed, struct te_options *options_p);
+void te_rdma_options_without_aim(uint64_t seed, struct te_options *options_p);
+void te_rdma_options_with_aim(uint64_t seed, enum te_aim aim, struct te_options *options_p);
+const char *te_aim_name(enum te_aim aim);
+enum te_aim te_aim_named(const char *name); /* TE_AIM_COUNT: none has it */
+enum sim_mistake te_mistake_named(const char *name); /* SIM_MISTAKE_COUNT: none has it */
 
 #endif

@@ -407,6 +407,41 @@ START_TEST(a_checker_can_fail)
 }
 END_TEST
 
+/* Of the library, made in its place by the devices, in the world that is made for it. docs/SIM.md has in how many seeds each is found. */
+static const struct {
+	enum sim_mistake mistake;
+	enum te_aim aim;
+} mistakes[] = {
+	{SIM_MISTAKE_keeps_halves, TE_AIM_fences}, {SIM_MISTAKE_keeps_regions, TE_AIM_grants}, {SIM_MISTAKE_takes_checks, TE_AIM_reads},
+	{SIM_MISTAKE_takes_checks, TE_AIM_placed}, {SIM_MISTAKE_old_keys, TE_AIM_keys},        {SIM_MISTAKE_small_queue, TE_AIM_queues},
+	{SIM_MISTAKE_gives_buffers, TE_AIM_buffers},
+};
+
+START_TEST(a_mistake_over_devices_is_found)
+{
+	static struct te_result result;
+	for (uint64_t seed = 1; seed <= 24; seed++) {
+		struct te_options options;
+		te_rdma_options_with_aim(seed, mistakes[_i].aim, &options);
+		options.rdma.mistake = mistakes[_i].mistake;
+		te_run(seed, &options, &result);
+		if (!result.ok)
+			return;
+	}
+	ck_abort_msg("mistake %d was not found in any seed", mistakes[_i].mistake);
+}
+END_TEST
+
+START_TEST(an_aim_is_found_by_its_name)
+{
+	for (uint32_t aim = 0; aim < TE_AIM_COUNT; aim++)
+		ck_assert_uint_eq(te_aim_named(te_aim_name((enum te_aim)aim)), aim);
+	ck_assert_uint_eq(te_aim_named("moon"), TE_AIM_COUNT);
+	ck_assert_uint_eq(te_mistake_named("old_keys"), SIM_MISTAKE_old_keys);
+	ck_assert_uint_eq(te_mistake_named("moon"), SIM_MISTAKE_COUNT);
+}
+END_TEST
+
 START_TEST(a_seed_decides_a_run_of_stores)
 {
 	static struct st_result one, again, other;
@@ -549,6 +584,8 @@ int main(void)
 	tcase_set_timeout(runs, 60);
 	tcase_add_test(runs, a_seed_decides_a_run);
 	tcase_add_loop_test(runs, a_checker_can_fail, TE_SABOTAGE_NONE + 1, TE_SABOTAGE_COUNT);
+	tcase_add_loop_test(runs, a_mistake_over_devices_is_found, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
+	tcase_add_test(runs, an_aim_is_found_by_its_name);
 	tcase_add_test(runs, a_seed_decides_a_run_of_stores);
 	tcase_add_test(runs, a_seed_decides_where_memory_of_stores_lies);
 	tcase_add_loop_test(runs, a_checker_of_stores_can_fail, ST_SABOTAGE_NONE + 1, ST_SABOTAGE_KEYS_STAY);

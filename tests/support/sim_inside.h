@@ -22,6 +22,7 @@ struct sim_stray {
 	const struct sim_device *from, *to;
 	uint32_t from_qp, to_qp, psn, rkey, length, placed;
 	uint64_t remote, due_ns;
+	bool caught; /* its next packet was looked at before its QP failed */
 	unsigned char bytes[];
 };
 
@@ -51,6 +52,14 @@ struct neap_verbs_mr {
 	unsigned access;
 	struct neap_verbs_keys keys;
 	uint32_t refusals;
+	bool ghost; /* deregistered, but for a mistake */
+};
+
+/* What a queue pair was that is destroyed, but for a mistake. */
+struct sim_ghost {
+	struct sim_ghost *next;
+	const struct neap_verbs_pd *pd;
+	uint32_t number, peer_number, psn;
 };
 
 struct neap_verbs_channel {
@@ -86,6 +95,7 @@ struct neap_verbs_qp {
 	struct neap_verbs_cq *cq;
 	uint32_t number, send_max, receive_max;
 	enum neap_verbs_qp_state state;
+	bool lingers; /* in ERR, and its first operation is not flushed yet */
 	struct neap_verbs_qp_change attributes; /* as the last changes left them */
 	struct sim_send *sends; /* a ring of send_max + 1: the head may have completed, and still have bytes to place */
 	uint32_t send_head, send_count;
@@ -110,6 +120,13 @@ int sim_fails(struct sim_verbs *sim, enum sim_call call); /* 0, or the error tha
 /* The region of a protection domain that has the key and all of the range, and its rights; NULL: refused. */
 struct neap_verbs_mr *sim_region(const struct neap_verbs_pd *pd, bool remote, uint32_t key, uint64_t address, uint64_t length,
                                  unsigned access);
+/* sim_mistakes.c: each does something with its mistake alone */
+void sim_mistake_keep_half(const struct neap_verbs_qp *qp);
+const struct neap_verbs_pd *sim_mistake_half(const struct sim_verbs *sim, const struct sim_stray *stray); /* that still receives; or NULL */
+bool sim_mistake_keep_region(struct neap_verbs_mr *mr); /* true: it is a ghost now */
+void sim_mistake_forget(struct neap_verbs_pd *pd);      /* all ghosts of a protection domain that goes */
+void sim_mistake_rekey(const struct neap_verbs_mr *mr, struct neap_verbs_keys *keys);
+bool sim_mistake_take_check(struct neap_verbs_qp *qp, const struct neap_verbs_send *send); /* true: it has succeeded */
 /* sim_process.c */
 void sim_signal_begin(struct sim_signal *signal, struct sim_verbs *sim, const struct sim_process *process);
 void sim_signal_end(struct sim_signal *signal, struct sim_verbs *sim);
@@ -129,9 +146,12 @@ void sim_network_wake(struct sim_verbs *sim); /* the timer, at what is due next 
 struct neap_verbs_qp *sim_peer_of(const struct neap_verbs_qp *qp); /* NULL: none that knows it */
 bool sim_is_cut(const struct sim_verbs *sim, const struct sim_device *a, const struct sim_device *b);
 void sim_place_rest(struct sim_send *send);
+bool sim_fetch(struct neap_verbs_qp *qp, struct neap_verbs_qp *peer, const struct neap_verbs_send *what);
 /* sim_strays.c */
 void sim_strays_leave(const struct neap_verbs_qp *qp); /* it is about to be of no use: some of what it has sent is on its way */
 void sim_strays_add(struct neap_verbs_qp *qp, const struct sim_send *send); /* a WRITE that is placed when it likes: lies.places_later */
+void sim_strays_catch(const struct neap_verbs_qp *qp);  /* it is about to fail */
+void sim_strays_settle(struct sim_verbs *sim, const struct neap_verbs_qp *qp, const struct neap_verbs_mr *region); /* what was caught lands */
 uint64_t sim_strays_due(const struct sim_verbs *sim);   /* UINT64_MAX: none */
 void sim_strays_run(struct sim_verbs *sim, uint64_t now_ns);
 void sim_strays_end(struct sim_verbs *sim);

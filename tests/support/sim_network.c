@@ -88,7 +88,7 @@ static void place(struct sim_send *send, uint32_t packets)
 }
 
 /* Bytes that are still coming for a READ that is on its way: pieces whose region went away are missing. */
-static bool fetch(struct neap_verbs_qp *qp, struct neap_verbs_qp *peer, const struct neap_verbs_send *what)
+bool sim_fetch(struct neap_verbs_qp *qp, struct neap_verbs_qp *peer, const struct neap_verbs_send *what)
 {
 	bool whole = true;
 	for (uint32_t at = 0; at < what->length; at += SIM_MTU_BYTES) {
@@ -215,12 +215,31 @@ static bool still_there(const struct neap_verbs_qp *qp, const struct neap_verbs_
 	return sim_region(peer->pd, true, what->rkey, what->remote, what->length, NEAP_VERBS_REMOTE_WRITE) != NULL;
 }
 
+/* Some packets of the operation that a queue pair was at when its owner moved it to ERR. Nobody will tell of them. */
+static void linger(struct neap_verbs_qp *qp, const struct neap_verbs_send *what)
+{
+	struct sim_verbs *sim = qp->pd->context->sim;
+	const struct neap_verbs_qp *peer = qp->lingers ? sim_peer_of(qp) : NULL;
+	bool reads = what->opcode == NEAP_VERBS_READ, both = what->opcode != NEAP_VERBS_SEND && what->length > 0;
+	qp->lingers = false;
+	if (!peer || !both || !(reads || reaches(qp, peer)) || sim_random(sim) % 2) /* what has been answered has come */
+		return;
+	uint32_t packets = 1 + (uint32_t)(sim_random(sim) % SIM_PACKETS_MAX);
+	uint32_t length = what->length / SIM_MTU_BYTES < packets ? what->length : packets * SIM_MTU_BYTES;
+	if (!sim_region(qp->pd, false, what->lkey, what->local, length, reads ? NEAP_VERBS_LOCAL_WRITE : 0) ||
+	    !sim_region(peer->pd, true, what->rkey, what->remote, length, reads ? NEAP_VERBS_REMOTE_READ : NEAP_VERBS_REMOTE_WRITE))
+		return;
+	void *here = (void *)(uintptr_t)what->local, *there = (void *)(uintptr_t)what->remote;
+	memcpy(reads ? here : there, reads ? there : here, length);
+	sim->lingered++;
+}
+
 /* A READ is called done even with bytes missing, by a pair of queue pairs that has failed by then. */
 static void acknowledge(struct neap_verbs_qp *qp, struct sim_send *send)
 {
 	struct neap_verbs_qp *peer = sim_peer_of(qp);
 	bool reads = succeeds(send) && send->what.opcode == NEAP_VERBS_READ;
-	bool whole = !reads || fetch(qp, peer, &send->what);
+	bool whole = !reads || sim_fetch(qp, peer, &send->what);
 	bool honest = qp->pd->context->sim->reads_are_honest, empty = qp->pd->context->sim->lies.reads_empty;
 	bool lies = !whole && !honest && !empty;
 	if (!whole && honest)
@@ -246,6 +265,7 @@ static void step(struct neap_verbs_qp *qp, struct sim_send *send, uint64_t now_n
 	} else if (send->executed) {
 		acknowledge(qp, send);
 	} else if (qp->state == NEAP_QP_ERR) {
+		linger(qp, &send->what);
 		send->executed = true;
 		send->status = NEAP_WC_FLUSHED;
 	} else if (judge(qp, &send->what, &send->status)) {
@@ -264,6 +284,7 @@ void sim_place_rest(struct sim_send *send)
 /* Devices wait for what they have accepted before they let go of a region or a queue pair. */
 void sim_network_settle(struct sim_verbs *sim, const struct neap_verbs_mr *region, const struct neap_verbs_qp *of)
 {
+	sim_strays_settle(sim, of, region);
 	for (struct neap_verbs_qp *qp = sim->qps; qp; qp = qp->next) {
 		struct sim_send *send = head_of(qp);
 		if (send && send->completed && ((region && send->target == region) || qp == of || (of && sim_peer_of(qp) == of)))

@@ -100,6 +100,10 @@ static void bury_regions(struct neap_verbs_context *context)
 	for (struct neap_verbs_mr *mr = context->pd ? context->pd->regions : NULL; mr; mr = next) {
 		next = mr->next;
 		sim_network_settle(context->sim, mr, NULL);
+		if (mr->ghost) {
+			sim_delete(context->sim, mr);
+			continue;
+		}
 		context->device->regions--;
 		context->device->locked_bytes -= mr->length;
 	}

@@ -58,6 +58,7 @@ static int create_cq(struct neap_verbs_context *context, uint32_t entries, struc
 	if (error)
 		return error;
 	struct neap_verbs_cq *cq = sim_new(context, sizeof *cq);
+	entries -= entries > 1 && context->sim->mistake == SIM_MISTAKE_small_queue;
 	*cq = (struct neap_verbs_cq){.context = context, .channel = channel, .capacity = entries, .ring = sim_room(context, entries * sizeof *cq->ring)};
 	context->users++;
 	if (channel)
@@ -186,6 +187,7 @@ static void set_qp_state(struct neap_verbs_qp *qp, enum neap_verbs_qp_state to)
 
 void sim_qp_fails(struct neap_verbs_qp *qp)
 {
+	sim_strays_catch(qp);
 	set_qp_state(qp, NEAP_QP_ERR);
 	for (; qp->receive_count; qp->receive_count--)
 		sim_complete(qp, qp->receives[qp->receive_head++ % qp->receive_max].id, NEAP_WC_FLUSHED, 0);
@@ -220,6 +222,7 @@ static int modify_qp(struct neap_verbs_qp *qp, const struct neap_verbs_qp_change
 		return error;
 	if (change->to == NEAP_QP_ERR) {
 		sim_strays_leave(qp);
+		qp->lingers = qp->state == NEAP_QP_RTS && qp->send_count > 0;
 		sim_qp_fails(qp);
 		return 0;
 	}
@@ -248,6 +251,7 @@ static int destroy_qp(struct neap_verbs_qp *qp)
 		return error;
 	sim_strays_leave(qp);
 	sim_network_settle(sim, NULL, qp);
+	sim_mistake_keep_half(qp);
 	while (*at && *at != qp)
 		at = &(*at)->next;
 	if (*at) /* its process lives */
@@ -280,8 +284,12 @@ static int post_one(struct neap_verbs_qp *qp, const struct neap_verbs_send *send
 		return error;
 	if (qp->state < NEAP_QP_RTS || qp->pd->context->process->dead)
 		return -EINVAL;
-	if (qp->send_count - (qp->send_count && sim_head(qp)->completed) == qp->send_max)
+	if (qp->send_count - (qp->send_count && sim_head(qp)->completed) == qp->send_max) {
+		sim_of(qp)->refused_sends++;
 		return -ENOMEM;
+	}
+	if (sim_mistake_take_check(qp, send))
+		return 0;
 	struct sim_send *slot = &qp->sends[(qp->send_head + qp->send_count++) % (qp->send_max + 1)];
 	*slot = (struct sim_send){.what = *send};
 	slot->due_ns = slot->posted_ns = perhaps_stop(qp->pd->context->process, send);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define STRAYS_A_QP 8u /* sends that a device may have in the network at once */
+#define CAUGHT_NS_MAX UINT64_C(8000000)
 
 static uint64_t delay_ns(struct sim_verbs *sim)
 {
@@ -64,7 +65,7 @@ void sim_strays_add(struct neap_verbs_qp *qp, const struct sim_send *send)
 
 static bool waits(const struct sim_verbs *sim, const struct sim_stray *stray)
 {
-	return sim_is_cut(sim, stray->from, stray->to) || stray->to->port.status != NEAP_PORT_ACTIVE;
+	return !stray->caught && (sim_is_cut(sim, stray->from, stray->to) || stray->to->port.status != NEAP_PORT_ACTIVE);
 }
 
 static struct neap_verbs_qp *expects(const struct sim_verbs *sim, const struct sim_stray *stray)
@@ -76,12 +77,59 @@ static struct neap_verbs_qp *expects(const struct sim_verbs *sim, const struct s
 	       qp->attributes.receive_psn == stray->psn ? qp : NULL;
 }
 
+/* The first packet of those on their way to a queue pair that fails. */
+void sim_strays_catch(const struct neap_verbs_qp *qp)
+{
+	struct sim_verbs *sim = qp->pd->context->sim;
+	for (struct sim_stray *stray = sim->strays; stray; stray = stray->next) {
+		if (stray->caught || stray->to_qp != qp->number || expects(sim, stray) != qp || waits(sim, stray))
+			continue;
+		stray->caught = sim_random(sim) % 2;
+		if (stray->caught)
+			stray->due_ns = sim_now(sim) + 1 + sim_random(sim) % CAUGHT_NS_MAX;
+		return;
+	}
+}
+
+/* It holds the queue pair and the region until it is copied. */
+static void land_caught(struct sim_verbs *sim, struct sim_stray *stray)
+{
+	uint32_t left = stray->length - stray->placed, piece = left < SIM_MTU_BYTES ? left : SIM_MTU_BYTES;
+	const struct neap_verbs_qp *qp = sim->qps;
+	while (qp && qp->number != stray->to_qp)
+		qp = qp->next;
+	if (!qp || !sim_region(qp->pd, true, stray->rkey, stray->remote, stray->length, NEAP_VERBS_REMOTE_WRITE))
+		return;
+	memcpy((void *)(uintptr_t)(stray->remote + stray->placed), stray->bytes + stray->placed, piece);
+	sim->caught++;
+}
+
+void sim_strays_settle(struct sim_verbs *sim, const struct neap_verbs_qp *qp, const struct neap_verbs_mr *region)
+{
+	for (struct sim_stray **at = &sim->strays; *at;) {
+		struct sim_stray *stray = *at;
+		bool holds = stray->caught && ((qp && stray->to_qp == qp->number) || (region && stray->rkey == region->keys.rkey));
+		if (!holds) {
+			at = &stray->next;
+			continue;
+		}
+		land_caught(sim, stray);
+		*at = stray->next;
+		free(stray);
+	}
+}
+
 /* One packet. False: nothing more of it comes. */
 static bool land(struct sim_verbs *sim, struct sim_stray *stray)
 {
 	struct neap_verbs_qp *qp = expects(sim, stray);
 	uint32_t left = stray->length - stray->placed, piece = left < SIM_MTU_BYTES ? left : SIM_MTU_BYTES;
-	if (!qp || !sim_region(qp->pd, true, stray->rkey, stray->remote, stray->length, NEAP_VERBS_REMOTE_WRITE)) {
+	const struct neap_verbs_pd *pd = qp ? qp->pd : sim_mistake_half(sim, stray);
+	if (stray->caught) {
+		land_caught(sim, stray);
+		return false;
+	}
+	if (!pd || !sim_region(pd, true, stray->rkey, stray->remote, stray->length, NEAP_VERBS_REMOTE_WRITE)) {
 		sim->strays_refused++;
 		if (qp)
 			sim_qp_fails(qp);
@@ -97,7 +145,7 @@ static bool land(struct sim_verbs *sim, struct sim_stray *stray)
 static bool is_first(const struct sim_verbs *sim, const struct sim_stray *stray)
 {
 	for (const struct sim_stray *other = sim->strays; other != stray; other = other->next)
-		if (other->from_qp == stray->from_qp)
+		if (other->from_qp == stray->from_qp && !stray->caught)
 			return false;
 	return true;
 }

@@ -201,6 +201,7 @@ static int free_pd(struct neap_verbs_pd *pd)
 		return error;
 	pd->context->users--;
 	pd->context->pd = NULL;
+	sim_mistake_forget(pd);
 	sim_delete(pd->context->sim, pd);
 	return 0;
 }
@@ -229,7 +230,8 @@ static int register_memory(struct neap_verbs_pd *pd, void *address, uint64_t len
 		return error;
 	struct neap_verbs_mr *mr = sim_new(pd->context, sizeof *mr);
 	uint32_t key = sim->next_key += 0x101; /* lkey and rkey differ: they are not the same thing */
-	*mr = (struct neap_verbs_mr){pd->regions, pd, (uint64_t)(uintptr_t)address, length, access, {key, key ^ 0x80000000u}, 0};
+	*mr = (struct neap_verbs_mr){.next = pd->regions, .pd = pd, .address = (uint64_t)(uintptr_t)address, .length = length, .access = access,
+	                             .keys = {key, key ^ 0x80000000u}};
 	pd->regions = mr;
 	pd->users++;
 	device->regions++;
@@ -237,6 +239,7 @@ static int register_memory(struct neap_verbs_pd *pd, void *address, uint64_t len
 	sim->access_seen = access;
 	*mr_p = mr;
 	*keys_p = mr->keys;
+	sim_mistake_rekey(mr, keys_p);
 	return 0;
 }
 
@@ -266,6 +269,8 @@ static int deregister_memory(struct neap_verbs_mr *mr)
 	sim_network_settle(pd->context->sim, mr, NULL);
 	while (*at && *at != mr)
 		at = &(*at)->next;
+	if (*at && sim_mistake_keep_region(mr))
+		return 0;
 	pd->users--;
 	if (*at) { /* its process lives */
 		*at = mr->next;
@@ -287,6 +292,8 @@ struct neap_verbs_mr *sim_region(const struct neap_verbs_pd *pd, bool remote, ui
                                  unsigned access)
 {
 	struct neap_verbs_mr *mr = find_key(pd->regions, remote, key);
+	if (mr && mr->ghost && !remote)
+		mr = NULL;
 	if (!mr && remote)
 		mr = find_key(pd->ghosts, remote, key);
 	return mr && address >= mr->address && length <= mr->length && address - mr->address <= mr->length - length &&

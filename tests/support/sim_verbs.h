@@ -5,6 +5,10 @@
  * - A READ whose region goes away midway succeeds with bytes missing (fences.md 4).
  * - Completions are late, in order within a QP and in any order between QPs.
  * - A refused operation moves both QPs of the pair to ERR; what is behind it is flushed.
+ * - A QP that its owner moves to ERR may work on its first operation until that is flushed: some packets more are sent from its memory, or come
+ *   into it, and the completion says `flushed` all the same.
+ * - Of what is on its way to a QP that fails one packet may have been looked at already: it is copied up to 8 ms later, unless the QP is
+ *   destroyed or the region deregistered before: these wait for it (fences.md 1).
  * - Sequence numbers that do not fit, and a path MTU that differs, are met as the hardware meets them: with silence and a refusal.
  * - retry_count 7 never gives up (rdma-observed 7); less gives up after its time.
  * - A QP that is reset or destroyed takes along the completions it owes.
@@ -17,7 +21,7 @@
  * What must not be is asserted: the simulation runs outside of tests too.
  *
  * One thread. Files: sim_verbs.c (devices, memory), sim_process.c (processes, descriptors), sim_queues.c (CQs, QPs), sim_network.c (what
- * happens to a posted operation), sim_strays.c (what is left of it in the network). */
+ * happens to a posted operation), sim_strays.c (what is left of it in the network), sim_mistakes.c (what a world must find). */
 #ifndef SUPPORT_SIM_VERBS_H
 #define SUPPORT_SIM_VERBS_H
 
@@ -47,6 +51,19 @@ enum sim_call {
 	SIM_CLOSE,
 	SIM_CALLS,
 };
+
+/* Mistakes of who uses the devices, made in its place, to show that a world finds them: queue pairs that are destroyed go on to receive, and
+ * regions that are deregistered to be reached, as if nobody had done that, or waited for it; READs of a few bytes succeed, as if nobody had
+ * asked; a range that is registered again is said to have the key of its former life; a completion queue has an entry less, as if one too many
+ * was owed. gives_buffers is the world's own: what is held is the user's already. */
+#define SIM_MISTAKES(M) M(none) M(keeps_halves) M(keeps_regions) M(takes_checks) M(old_keys) M(small_queue) M(gives_buffers)
+enum sim_mistake {
+#define SIM_MISTAKE(name) SIM_MISTAKE_##name,
+	SIM_MISTAKES(SIM_MISTAKE)
+#undef SIM_MISTAKE
+	SIM_MISTAKE_COUNT,
+};
+#define SIM_FORMER_KEYS 64u
 
 struct sim_device {
 	char name[NEAP_TOPOLOGY_NAME_SIZE];
@@ -95,7 +112,17 @@ struct sim_lies {
 struct sim_stray;
 struct sim_signal;
 struct sim_block;
+struct sim_ghost;
 struct sim_verbs {
+	enum sim_mistake mistake;
+	uint64_t mistakes;           /* made: how often */
+	struct sim_ghost *ghosts;    /* of queue pairs that were destroyed by mistake only */
+	struct sim_former {
+		const struct sim_device *device;
+		uint64_t address, length;
+		uint32_t rkey;
+	} former[SIM_FORMER_KEYS];   /* the keys that ranges had */
+	uint32_t former_count;
 	struct neap_verbs verbs;     /* the one process of tests that have no others: it has all devices */
 	struct sim_process process;
 	struct neap_verbs_ops ops;
@@ -122,6 +149,8 @@ struct sim_verbs {
 	struct sim_lies lies;
 	bool reads_are_honest; /* a READ whose region goes midway is refused, as InfiniBand has it; Soft-RoCE calls it done (fences.md 4) */
 	uint32_t overruns;
+	uint32_t refused_sends; /* posted to a QP that had no room for it */
+	uint64_t lingered, caught; /* operations that a QP has worked on in ERR; packets that were copied into what had failed */
 	bool overruns_allowed;
 	unsigned access_seen; /* of the last registration */
 };

@@ -293,6 +293,71 @@ START_TEST(a_cable_that_is_cut_holds_back)
 }
 END_TEST
 
+static void again(uint64_t seed)
+{
+	end();
+	begin();
+	rig.sim.random = seed;
+}
+
+/* What its owner moves to ERR may go on with its first operation, and says `flushed` of it. When that is polled it is over. */
+START_TEST(a_queue_pair_lingers_in_error)
+{
+	static const unsigned char nothing[BYTES];
+	uint32_t moved = 0;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		again(seed);
+		connect_both(2);
+		memset(_i ? b.memory : a.memory, 'w', BYTES);
+		const unsigned char *to = _i ? a.memory : b.memory;
+		ck_assert_int_eq(post(operation(_i ? NEAP_VERBS_READ : NEAP_VERBS_WRITE, 1, BYTES)), 0);
+		ck_assert_int_eq(ops->modify_qp(a.qp, &(struct neap_verbs_qp_change){.to = NEAP_QP_ERR}), 0);
+		completes(1, NEAP_WC_FLUSHED);
+		bool moves = memcmp(to, nothing, BYTES) != 0;
+		ck_assert_uint_eq(rig.sim.lingered, moves);
+		moved += moves;
+		memset(_i ? b.memory : a.memory, 'x', BYTES);
+		rig_pass(100 * MS);
+		ck_assert(!memchr(to, 'x', BYTES));
+	}
+	ck_assert(moved > 0 && moved < 20);
+}
+END_TEST
+
+/* ERR does not stop a packet that was looked at before: what destroys the queue pair, or its region, waits for it. */
+START_TEST(a_packet_is_caught_by_an_error)
+{
+	uint32_t caught = 0;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		again(seed);
+		connect_both(2);
+		memset(a.memory, 'w', BYTES);
+		rig.sim.stray_max_ns = MS;
+		ck_assert_int_eq(post(operation(NEAP_VERBS_WRITE, 1, BYTES)), 0);
+		ck_assert_int_eq(ops->destroy_qp(a.qp), 0); /* the packets are on their way */
+		a.qp = NULL;
+		ck_assert_int_eq(ops->modify_qp(b.qp, &(struct neap_verbs_qp_change){.to = NEAP_QP_ERR}), 0);
+		ck_assert(holds(&b, 0, BYTES));
+		if (_i == 1)
+			ck_assert_int_eq(ops->destroy_qp(b.qp), 0);
+		if (_i == 1)
+			b.qp = NULL;
+		if (_i == 2)
+			ck_assert_int_eq(ops->deregister_memory(b.mr), 0);
+		if (_i == 2)
+			b.mr = NULL;
+		if (_i == 0)
+			rig_pass(8 * MS);
+		ck_assert(holds(&b, rig.sim.caught ? 'w' : 0, SIM_MTU_BYTES));
+		caught += rig.sim.caught > 0;
+		memset(b.memory, 0, BYTES);
+		rig_pass(100 * MS);
+		ck_assert(holds(&b, 0, BYTES));
+	}
+	ck_assert(caught > 0 && caught < 20);
+}
+END_TEST
+
 /* A process that dies: its memory is reached by nothing, its packets are on their way, its owner can put away what is left. */
 START_TEST(a_process_dies)
 {
@@ -371,6 +436,8 @@ int main(void)
 	tcase_add_test(tests, an_overrun_is_found);
 	tcase_add_test(tests, limits_of_registration);
 	tcase_add_loop_test(tests, a_cable_that_is_cut_holds_back, 0, 3);
+	tcase_add_loop_test(tests, a_queue_pair_lingers_in_error, 0, 2);
+	tcase_add_loop_test(tests, a_packet_is_caught_by_an_error, 0, 3);
 	tcase_add_test(tests, a_process_dies);
 	tcase_add_test(tests, processes_have_devices_of_their_own);
 	suite_add_tcase(suite, tests);
