@@ -13,7 +13,7 @@
 
 #define MS UINT64_C(1000000)
 #define ST_CLIENTS_MAX 8u
-#define ST_KEYS_MAX 80u
+#define ST_KEYS_MAX 128u
 #define ST_OPS_MAX 512u
 #define ST_PUTS_MAX 4096u
 #define ST_SLOTS 24u              /* buffers of a client */
