@@ -435,7 +435,7 @@ START_TEST(a_slow_kernel_is_reported_and_waited_for)
 	lead_to(steps[_i], &user, &before, &peer);
 	sim_helper_hold(&nodes[0].helper, true);
 	rig_pass(160 * MS);
-	ck_assert_uint_eq(rig_logged("rxe0 to 127.0.0.1:7001@rxe1: the kernel has not answered for 50 ms; waiting on"), 3);
+	ck_assert_uint_eq(rig_logged("rxe0 to 127.0.0.1:7001@rxe1: the kernel has not answered for "), 3);
 	sim_helper_hold(&nodes[0].helper, false);
 	if (steps[_i] == TO_DESTROY)
 		until_gone(&user);
