@@ -57,7 +57,7 @@ struct neap_rdma_engine_options {
 	uint32_t rail_pause_ms;      /* for which a path that failed is not used: 1..3599000, default 30000
 	                                (MC_RDMA_RAIL_PAUSE_SECONDS) */
 	uint32_t window_bytes;       /* under way to one device of a peer before what follows waits: 4096..2^32-1; default: no limit, but
-	                                1 MiB over Soft-RoCE, which loses what its receive queue does not hold (NEAP_RDMA_WINDOW_BYTES) */
+	                                512 KiB over Soft-RoCE, which loses what its receive queue does not hold (NEAP_RDMA_WINDOW_BYTES) */
 	bool same_name;              /* prefer paths between devices of one name (MC_ENABLE_DEST_DEVICE_AFFINITY) */
 };
 

@@ -157,7 +157,7 @@ static uint32_t count_of(int value)
 }
 
 #define SOFT_ROCE 0xffffffu /* the vendor of rdma_rxe */
-#define SOFT_ROCE_WINDOW_BYTES (1u << 20) /* a core's queue of received packets has 1000 of them (netdev_max_backlog), for all that come */
+#define SOFT_ROCE_WINDOW_BYTES (512u << 10) /* a core keeps 1000 received packets (netdev_max_backlog), of all senders together */
 
 static int query_device(struct neap_verbs_context *context, struct neap_verbs_device_limits *limits_p)
 {
