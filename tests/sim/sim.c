@@ -236,15 +236,17 @@ static void node_fill(void *user, void *bytes, size_t length)
 
 /* In front of what is small: of a node that is abandoned it goes with the node. */
 struct sim_small {
-	_Alignas(16) struct sim_small *next;
+	_Alignas(64) struct sim_small *next; /* as reactors are */
 	struct sim_small *previous;
 };
 
 static void *take_small(struct sim_node *node, size_t bytes)
 {
-	struct sim_small *small = calloc(1, sizeof(*small) + bytes);
+	size_t whole = (sizeof(struct sim_small) + bytes + 63) & ~(size_t)63;
+	struct sim_small *small = aligned_alloc(64, whole);
 	if (!small)
 		return NULL;
+	memset(small, 0, whole);
 	small->next = node->small;
 	if (small->next)
 		small->next->previous = small;
