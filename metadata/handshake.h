@@ -58,6 +58,7 @@ struct neap_connection_extra {
 	bool present;
 	bool retire;          /* asks for the end of the receiver's half of this path; answered when it is destroyed */
 	uint8_t instance[16]; /* of the sender's process */
+	struct neap_host_port address; /* where the sender takes handshakes; without a host: it has not said */
 	uint32_t mtu_bytes, depth;
 	uint64_t epoch;       /* of the sender's endpoint on this path: a later one has a larger number */
 	uint32_t fence;       /* how often the sender has fenced a peer: grants from before are not for queue pairs that come after */

@@ -161,6 +161,17 @@ static bool take_instance(struct neap_json *json, uint8_t instance[16])
 	return neap_id_parse(text, instance) || neap_json_fail(json, NEAP_EINVAL, "must be 32 lower-case hex digits");
 }
 
+static bool take_address(struct neap_json *json, struct neap_host_port *address)
+{
+	char text[NEAP_ADDRESS_TEXT_MAX], why[NEAP_ADDRESS_TEXT_MAX + 120];
+	size_t length = 0;
+	if (!neap_json_short_string(json, text, sizeof text, &length))
+		return false;
+	if (length < sizeof text && neap_host_port_parse(text, 0, address, why, sizeof why) == NEAP_OK && address->has_port)
+		return true;
+	return neap_json_fail(json, NEAP_EINVAL, "must be host:port");
+}
+
 static bool take_u32(struct neap_json *json, uint32_t max, uint32_t *value_p)
 {
 	uint64_t value = 0;
@@ -193,7 +204,9 @@ static bool take_extra(struct neap_json *json, struct neap_connection_extra *nea
 	if (!neap_json_enter_object(json))
 		return false;
 	while (ok && neap_json_next_key(json)) {
-		if (strcmp(json->key, "instance") == 0)
+		if (strcmp(json->key, "address") == 0)
+			ok = take_address(json, &neap->address);
+		else if (strcmp(json->key, "instance") == 0)
 			ok = has_instance = take_instance(json, neap->instance);
 		else if (strcmp(json->key, "mtu") == 0)
 			ok = take_u32(json, UINT32_MAX, &neap->mtu_bytes);
@@ -274,11 +287,26 @@ static void put_numbers(struct neap_json_writer *writer, const char *key, const 
 	neap_json_put_text(writer, "]");
 }
 
-static void put_extra(struct neap_json_writer *writer, const struct neap_connection_extra *neap)
+static bool put_address(struct neap_json_writer *writer, const struct neap_host_port *address)
+{
+	char text[NEAP_ADDRESS_TEXT_MAX];
+	if (!address->host[0])
+		return true;
+	if (neap_host_port_format(address, text, sizeof text) < 0)
+		return false;
+	neap_json_put_text(writer, "\"address\":");
+	bool ok = neap_json_put_string(writer, text);
+	neap_json_put_text(writer, ",");
+	return ok;
+}
+
+static bool put_extra(struct neap_json_writer *writer, const struct neap_connection_extra *neap)
 {
 	char instance[NEAP_ID_TEXT_SIZE];
 	neap_id_format(neap->instance, instance);
-	put_key_u64(writer, ",\"neap\":{\"depth\":", neap->depth);
+	neap_json_put_text(writer, ",\"neap\":{");
+	bool ok = put_address(writer, &neap->address);
+	put_key_u64(writer, "\"depth\":", neap->depth);
 	put_key_u64(writer, ",\"epoch\":", neap->epoch);
 	if (neap->fence)
 		put_key_u64(writer, ",\"fence\":", neap->fence);
@@ -287,6 +315,7 @@ static void put_extra(struct neap_json_writer *writer, const struct neap_connect
 	put_key_u64(writer, "\",\"mtu\":", neap->mtu_bytes);
 	put_numbers(writer, ",\"psn\":[", neap->psns, neap->psn_count);
 	neap_json_put_text(writer, neap->retire ? ",\"retire\":true}" : ",\"retire\":false}");
+	return ok;
 }
 
 int neap_connection_encode(const struct neap_connection_message *message, char **json_p, size_t *length_p)
@@ -306,7 +335,7 @@ int neap_connection_encode(const struct neap_connection_message *message, char *
 	neap_json_put_text(&writer, ",\"local_nic_path\":");
 	bool ok = neap_json_put_string(&writer, message->local_nic_path);
 	if (message->neap.present)
-		put_extra(&writer, &message->neap);
+		ok = put_extra(&writer, &message->neap) && ok;
 	neap_json_put_text(&writer, ",\"payload\":");
 	ok = ok && neap_json_put_string(&writer, message->payload);
 	neap_json_put_text(&writer, ",\"peer_nic_path\":");

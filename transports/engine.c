@@ -146,6 +146,7 @@ static void fill_view(struct neap_engine *engine)
 	view->stats = &engine->stats;
 	view->core_index = engine->core_index;
 	view->name = engine->name;
+	view->host = engine->host;
 	view->handshake_port = engine->handshake_port;
 	view->socket_options.congestion =
 		strcmp(engine->options.congestion, "system") == 0 ? NULL : engine->options.congestion;

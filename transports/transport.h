@@ -138,6 +138,7 @@ struct neap_engine_core_view {
 	uint8_t instance[16];
 	uint32_t core_index;                       /* 0: home */
 	const char *name;                          /* of our segment */
+	const char *host;                          /* that peers are told, with the port below */
 	uint16_t handshake_port;
 	struct neap_handshake_caller *caller;
 	struct neap_sockaddr bind_address;         /* port 0 */

@@ -279,6 +279,10 @@ START_TEST(connection_rules)
 		{NEAP_EINVAL, "{\"neap\":{\"instance\":\"0011\"}}"},
 		{NEAP_EINVAL, "{\"neap\":{\"psn\":[16777216]}}"},
 		{NEAP_EINVAL, "{\"neap\":{\"mtu\":4294967296}}"},
+		{NEAP_EINVAL, "{\"neap\":{\"address\":\"10.0.0.2\"}}"},
+		{NEAP_EINVAL, "{\"neap\":{\"address\":\"\"}}"},
+		{NEAP_EINVAL, "{\"neap\":{\"address\":\"host:0\"}}"},
+		{NEAP_EJSON, "{\"neap\":{\"address\":1}}"},
 		{NEAP_EJSON, "{\"neap\":1}"},
 		{NEAP_EJSON, "{\"neap\":[]}"},
 		{NEAP_EJSON, "{\"neap\":{\"psn\":3}}"},
@@ -330,6 +334,27 @@ START_TEST(fences_are_told_when_there_were_any)
 	ck_assert_ptr_nonnull(strstr(json, "\"epoch\":18446744073709551615,\"fence\":4000000000,\"instance\""));
 	ck_assert_int_eq(neap_connection_decode(json, length, &copy, why, sizeof why), 0);
 	ck_assert_uint_eq(copy.neap.fence, 4000000000u);
+	neap_connection_free(&copy);
+	neap_connection_free(&message);
+	free(json);
+}
+END_TEST
+
+START_TEST(where_the_sender_takes_handshakes)
+{
+	static const char *const texts[] = {"10.0.0.2:7000", "[fe80::1%eth0]:1", "a.host:65535"};
+	struct neap_connection_message message, copy;
+	char *json, told[64];
+	size_t length;
+	ck_assert_int_eq(neap_connection_decode(connection_of_neap, strlen(connection_of_neap), &message, why, sizeof why), 0);
+	ck_assert_str_eq(message.neap.address.host, "");
+	ck_assert_int_eq(neap_host_port_parse(texts[_i], 0, &message.neap.address, why, sizeof why), 0);
+	ck_assert_int_eq(neap_connection_encode(&message, &json, &length), 0);
+	(void)snprintf(told, sizeof told, "\"neap\":{\"address\":\"%s\",\"depth\"", texts[_i]);
+	ck_assert_ptr_nonnull(strstr(json, told));
+	ck_assert_int_eq(neap_connection_decode(json, length, &copy, why, sizeof why), 0);
+	ck_assert_str_eq(copy.neap.address.host, message.neap.address.host);
+	ck_assert_uint_eq(copy.neap.address.port, message.neap.address.port);
 	neap_connection_free(&copy);
 	neap_connection_free(&message);
 	free(json);
@@ -413,6 +438,7 @@ int main(void)
 	tcase_add_test(messages, connection_rules);
 	tcase_add_test(messages, connection_limits);
 	tcase_add_test(messages, what_neap_peers_add);
+	tcase_add_loop_test(messages, where_the_sender_takes_handshakes, 0, 3);
 	tcase_add_test(messages, fences_are_told_when_there_were_any);
 	tcase_add_test(messages, a_gid_that_is_none);
 	suite_add_tcase(suite, frames);

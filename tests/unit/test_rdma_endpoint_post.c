@@ -254,6 +254,37 @@ START_TEST(a_fence_that_is_not_to_be_had)
 }
 END_TEST
 
+static void count_fence(struct neap_rdma_fence *fence)
+{
+	fence->number = 0;
+}
+
+/* Who is fenced is told, also when it was the one that asked for the connection. Nobody waits for that. */
+START_TEST(a_peer_is_told_that_it_is_fenced)
+{
+	struct neap_rdma_fence fence = {.done = count_fence};
+	bool tells = _i != 1, hears = _i == 0;
+	char why[NEAP_RDMA_WHY_SIZE];
+	begin();
+	if (tells)
+		ck_assert_int_eq(neap_host_port_parse(nodes[0].server, 0, &nodes[0].endpoints->options.address, why, sizeof why), NEAP_OK);
+	use(&nodes[0], &here);
+	until(&here, rdma_endpoint_READY);
+	nodes[0].deaf = _i == 2;
+	memcpy(fence.instance, nodes[0].instance, sizeof fence.instance);
+	neap_rdma_endpoints_fence(nodes[1].endpoints, &fence);
+	for (int i = 0; i < 50 && fence.number; i++)
+		rig_pass(MS);
+	ck_assert_uint_eq(fence.number, 0);
+	rig_pass(50 * MS);
+	ck_assert_uint_eq(here.gone, hears);
+	if (hears)
+		ck_assert_uint_eq(here.cause, NEAP_CAUSE_PEER_CLOSED);
+	nodes[0].deaf = false;
+	end();
+}
+END_TEST
+
 START_TEST(a_fence_without_a_place_for_the_call)
 {
 	open_one();
@@ -701,6 +732,7 @@ int main(void)
 	tcase_add_test(ending, both_fence_each_other);
 	tcase_add_loop_test(ending, a_fence_that_is_not_to_be_had, 0, 3);
 	tcase_add_test(ending, a_fence_without_a_place_for_the_call);
+	tcase_add_loop_test(ending, a_peer_is_told_that_it_is_fenced, 0, 3);
 	tcase_add_test(ending, users_come_and_go_from_inside);
 	tcase_add_test(ending, successors_are_shared);
 	tcase_add_test(cache, the_idle_one_makes_room);

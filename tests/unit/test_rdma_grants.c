@@ -368,13 +368,9 @@ END_TEST
 
 /* --- a device that does not let go ------------------------------------------------------------------------------------------ */
 
-START_TEST(the_peer_is_fenced_when_a_device_is_not)
+static void take_back_from_a_device_that_keeps(const struct neap_grant_token *token)
 {
-	begin();
-	struct neap_grant_token token = lend(0, 4096, NEAP_MAY_WRITE), before = lend(SLAB, 4096, NEAP_MAY_WRITE), after;
-	completes(submit(NEAP_WRITE, ours, theirs, 4096, &token, true));
-	struct neap_rdma_stats stats;
-	struct end *told = take_back(&token, false);
+	struct end *told = take_back(token, false);
 	for (uint32_t tries = 0; tries < NEAP_RDMA_RELEASE_TRIES; tries++) {
 		ck_assert_uint_eq(told->times, 0);
 		uint64_t calls = rig.sim.calls[SIM_DEREGISTER];
@@ -383,6 +379,23 @@ START_TEST(the_peer_is_fenced_when_a_device_is_not)
 			rdma_engine_rig_pass(&rig, MS);
 	}
 	wait_ended(told);
+}
+
+static void end_with_a_region_that_is_kept(void)
+{
+	ck_assert_int_eq(neap_memory_unregister(rig.sides[1].engine, region, NULL, NULL), NEAP_OK);
+	rdma_engine_rig_pass(&rig, SECOND);
+	ck_assert_int_eq(sim_verbs_force(rig.devices[2]) + sim_verbs_force(rig.devices[3]), 1);
+	end();
+}
+
+START_TEST(the_peer_is_fenced_when_a_device_is_not)
+{
+	begin();
+	struct neap_grant_token token = lend(0, 4096, NEAP_MAY_WRITE), before = lend(SLAB, 4096, NEAP_MAY_WRITE), after;
+	completes(submit(NEAP_WRITE, ours, theirs, 4096, &token, true));
+	struct neap_rdma_stats stats;
+	take_back_from_a_device_that_keeps(&token);
 	ck_assert_int_eq(neap_engine_rdma_stats(rig.sides[1].engine, &stats), NEAP_OK);
 	ck_assert_uint_eq(rdma_engine_rig_logged(&rig, "all connections of that peer are ended"), 1);
 	rdma_engine_rig_pass(&rig, SECOND);
@@ -395,10 +408,29 @@ START_TEST(the_peer_is_fenced_when_a_device_is_not)
 	ck_assert_uint_eq(wait_for(healthy)->cause, NEAP_CAUSE_GRANT_REFUSED); /* and neither is what else was given before */
 	rdma_engine_rig_pass(&rig, SECOND);
 	ck_assert(all(theirs, 4096, 7));
-	ck_assert_int_eq(neap_memory_unregister(rig.sides[1].engine, region, NULL, NULL), NEAP_OK);
-	rdma_engine_rig_pass(&rig, SECOND);
-	ck_assert_int_eq(sim_verbs_force(rig.devices[2]) + sim_verbs_force(rig.devices[3]), 1);
-	end();
+	end_with_a_region_that_is_kept();
+}
+END_TEST
+
+/* A device that keeps memory keeps it for good, and each grant there that ends without word fences the peer again. What the peer then
+ * does under a new one takes as long as connecting does, not as long as silence, which may be longer than the grant. */
+START_TEST(who_is_fenced_again_and_again_works_on)
+{
+	begin();
+	struct neap_grant_token token = lend(0, 4096, NEAP_MAY_WRITE);
+	completes(submit(NEAP_WRITE, ours, theirs, 4096, &token, true));
+	take_back_from_a_device_that_keeps(&token);
+	for (uint32_t round = 0; round < 5; round++) {
+		rdma_engine_rig_pass(&rig, SECOND);
+		token = lend(0, 4096, NEAP_MAY_WRITE);
+		uint64_t begun_ns = rig.now_ns, sent = sends();
+		completes(submit(NEAP_WRITE, ours, theirs, 4096, &token, true));
+		ck_assert_uint_lt(rig.now_ns - begun_ns, 50 * MS);
+		ck_assert_uint_gt(sends(), sent);
+		wait_ended(take_back(&token, false));
+	}
+	ck_assert_uint_eq(rdma_engine_rig_logged(&rig, "all connections of that peer are ended"), 6);
+	end_with_a_region_that_is_kept();
 }
 END_TEST
 
@@ -657,6 +689,7 @@ int main(void)
 	tcase_add_test(tests, memory_that_goes_under_its_grants);
 	tcase_add_test(tests, the_end_of_all);
 	tcase_add_test(tests, the_peer_is_fenced_when_a_device_is_not);
+	tcase_add_test(tests, who_is_fenced_again_and_again_works_on);
 	tcase_add_test(late, a_writer_that_wakes_too_late);
 	tcase_add_test(late, revoked_under_running_traffic);
 	tcase_add_test(done, placed_is_there);

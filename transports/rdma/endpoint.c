@@ -209,7 +209,7 @@ static void destroyed(struct rdma_endpoint *endpoint)
 	rdma_answer_retired(endpoint);
 	rdma_map_take(endpoint);
 	rdma_fences_look(base->endpoints);
-	bool fence = base->wants_fence && base->peer_is_neap && endpoint->has_target && endpoint->connected;
+	bool fence = base->wants_fence && base->peer_is_neap && endpoint->has_address && endpoint->connected;
 	neap_step(&base->machine, fence ? rdma_endpoint_on_DESTROYED_FENCE : rdma_endpoint_on_DESTROYED, 0);
 }
 
@@ -464,7 +464,7 @@ int neap_rdma_endpoint_use(struct neap_rdma_endpoints *endpoints, struct neap_rd
 	}
 	endpoint->target = *target;
 	endpoint->target.server = endpoint->target.nic = NULL;
-	endpoint->has_target = true;
+	endpoint->has_target = endpoint->has_address = true;
 	endpoint->chances |= 1;
 	user->endpoint = &endpoint->base;
 	user->fenced = false;

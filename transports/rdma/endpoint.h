@@ -38,6 +38,7 @@ struct neap_rdma_endpoint_options {
 	/* 0: 5 s, 10 s, 30 s, 10 s, 10 s. Of each handshake call; for the peer's ack; without a completion while sends are owed one; for what
 	 * is owed once the queue pairs are in ERR; after which a call to the kernel is reported as slow, again and again. */
 	uint64_t handshake_timeout_ns, ack_timeout_ns, progress_timeout_ns, drain_timeout_ns, slow_ns;
+	struct neap_host_port address; /* where we take handshakes: told to Neap peers; without a host it is not */
 	/* While others wait for room: how long an endpoint is used at least before it makes room, and how long one must have been idle that
 	 * makes room earlier. 0: 50 ms, several times what connecting takes; 2 ms, in which one that has work is posted to again. */
 	uint64_t stay_ns, idle_ns;
@@ -164,8 +165,8 @@ void neap_rdma_endpoint_retire(struct neap_rdma_endpoint *endpoint, enum neap_ca
 void neap_rdma_endpoints_retire(struct neap_rdma_endpoints *endpoints, const char *why);
 
 /* Keeps a peer from reaching us by what it has: all endpoints of that process are retired, and `done` is called from a turn when their
- * queue pairs are destroyed. It may connect anew; it learns then that grants of ours from before do not go over what comes after
- * (peer_fence).
+ * queue pairs are destroyed. Then it is told, if it can be, so that it does not find one path after the other dead. It may connect anew;
+ * it learns then that grants of ours from before do not go over what comes after (peer_fence).
  * Never done when a queue pair cannot be destroyed. */
 struct neap_rdma_fence {
 	struct neap_rdma_fence *next;

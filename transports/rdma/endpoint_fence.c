@@ -1,5 +1,9 @@
 /* Fences against a whole peer: for memory that a device does not let go of. Destroying a queue pair waits for the packets that hold it
- * (fences.md 1); ERR alone does not. */
+ * (fences.md 1); ERR alone does not.
+ *
+ * The peer is told of each that is destroyed. Else it would find out path by path, each time by silence, which may take longer than a
+ * lease: then the grant that it could not use ends without word, and that fences the peer again, with all that it has connected
+ * meanwhile. */
 #include "transports/rdma/endpoint_inside.h"
 #include <string.h>
 
@@ -69,8 +73,10 @@ void neap_rdma_endpoints_fence(struct neap_rdma_endpoints *endpoints, struct nea
 	fence->next = endpoints->fences;
 	endpoints->fences = fence;
 	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
-		if (is_of(endpoint, fence->instance))
+		if (is_of(endpoint, fence->instance)) {
+			endpoint->base.wants_fence = true;
 			rdma_endpoint_fail(endpoint, NEAP_CAUSE_GRANT_REFUSED, "a grant of the peer's ended, and nothing else fences its memory");
+		}
 	rdma_fences_look(endpoints);
 	neap_reactor_touch(endpoints->reactor);
 }

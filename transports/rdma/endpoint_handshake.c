@@ -36,6 +36,7 @@ static void fill_extra(const struct rdma_endpoint *endpoint, struct neap_connect
 {
 	neap->present = true;
 	memcpy(neap->instance, endpoint->base.endpoints->instance, sizeof neap->instance);
+	neap->address = endpoint->base.endpoints->options.address;
 	neap->mtu_bytes = endpoint->own_mtu_bytes;
 	neap->depth = endpoint->own_depth;
 	neap->epoch = endpoint->epoch;
@@ -109,6 +110,15 @@ static bool extra_fits(const struct rdma_endpoint *endpoint, const struct neap_c
 	return !message->neap.present || (message->neap.psn_count >= used && message->neap.mtu_bytes >= MTU_LEAST);
 }
 
+/* Who was asked by the peer has no other. */
+static void take_address(struct rdma_endpoint *endpoint, const struct neap_connection_message *message)
+{
+	if (endpoint->has_target || !message->neap.address.host[0])
+		return;
+	endpoint->target.address = message->neap.address;
+	endpoint->has_address = true;
+}
+
 enum rdma_verdict rdma_half_take(struct rdma_endpoint *endpoint, const struct neap_connection_message *message, char *why, size_t why_size)
 {
 	struct rdma_half *peer = &endpoint->peer;
@@ -135,6 +145,7 @@ enum rdma_verdict rdma_half_take(struct rdma_endpoint *endpoint, const struct ne
 	memcpy(peer->instance, message->neap.instance, sizeof peer->instance);
 	memcpy(peer->numbers, message->qp_nums, sizeof peer->numbers);
 	memcpy(peer->psns, message->neap.psns, sizeof peer->psns);
+	take_address(endpoint, message);
 	return RDMA_TAKEN;
 }
 

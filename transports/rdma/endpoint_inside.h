@@ -81,6 +81,7 @@ struct rdma_endpoint {
 
 	struct neap_rdma_target target; /* texts are not kept: their pointers are NULL */
 	bool has_target;
+	bool has_address; /* where the peer takes handshakes: target.address, of the target or as the peer has said */
 
 	struct rdma_half peer;
 	bool connected;   /* both halves are: at least ours has reached RTS */

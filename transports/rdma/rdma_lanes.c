@@ -93,11 +93,18 @@ static int begin_initiator(struct neap_rdma *rdma)
 	return neap_rdma_initiator_create(&rdma->initiator, &ground);
 }
 
+static void own_address(const struct neap_rdma *rdma, struct neap_host_port *address_p)
+{
+	const char *host = rdma->view->host;
+	*address_p = (struct neap_host_port){.port = rdma->view->handshake_port, .has_port = true, .is_v6 = strchr(host, ':') != NULL};
+	(void)snprintf(address_p->host, sizeof address_p->host, "%s", host);
+}
+
 static int begin_endpoints(struct neap_rdma *rdma)
 {
 	const struct neap_rdma_engine_options *given = rdma->options;
 	const struct neap_engine_options *engine = rdma->view->options;
-	const struct neap_rdma_endpoint_options options = {
+	struct neap_rdma_endpoint_options options = {
 		.endpoints_max = given->endpoints_max,
 		.qps = given->qps_per_endpoint,
 		.depth = given->sends_max,
@@ -110,6 +117,7 @@ static int begin_endpoints(struct neap_rdma *rdma)
 		.progress_timeout_ns = engine->progress_timeout_ms * UINT64_C(1000000),
 		.drain_timeout_ns = engine->drain_timeout_ms * UINT64_C(1000000),
 	};
+	own_address(rdma, &options.address);
 	const struct neap_rdma_answers answers = {.answer = answer, .user = rdma};
 	return neap_rdma_endpoints_create(rdma->reactor, rdma->verbs, rdma->helper, rdma->view->caller, &answers, rdma->server,
 	                                  rdma->view->instance, &options, &rdma->endpoints);
