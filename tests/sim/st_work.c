@@ -91,8 +91,8 @@ static void let_go(void *user)
 	free_op(op);
 }
 
-/* What has been silent for progress_timeout_ms is known by then; a peer has several paths, and each may be found dead. */
-#define LAST_TRIES 8u
+/* What has been silent for progress_timeout_ms is known by then. */
+#define LAST_TRIES 3u
 #define TRY_AGAIN_NS (3000 * MS)
 #define RETRIED_KEYS (ST_KEYS_MAX - ST_CLIENTS_MAX * LAST_TRIES) /* those that nobody else has */
 
