@@ -12,6 +12,8 @@ START_TEST(sixty_four_paths_and_room_for_few)
 	const struct neap_engine_options options = {.connect_timeout_ms = 1000, .rdma = {.endpoints_max = room[_i]}};
 	neap_segment_id segments[PEERS];
 	begin_with(1, 30, &options);
+	/* One of the others may get this one's port, and by a segment that was still open it would be taken for this one at first. */
+	ck_assert_int_eq(neap_segment_close(rig.sides[0].engine, segment), NEAP_OK);
 	rdma_engine_rig_close(&rig, 1);
 	for (uint32_t i = 0; i < PEERS; i++) {
 		rdma_engine_rig_start(&rig, 1 + i, 30, NULL);
@@ -32,6 +34,7 @@ START_TEST(sixty_four_paths_and_room_for_few)
 	ck_assert(holds(theirs, BYTES, 7));
 	ck_assert_uint_eq(rdma_engine_rig_logged(&rig, "they take turns"), 1);
 	ck_assert_uint_eq(rdma_engine_rig_logged(&rig, "bounded queue"), 0);
+	ck_assert_uint_eq(stats().rails_paused, 0);
 	end();
 }
 END_TEST
