@@ -590,6 +590,22 @@ START_TEST(checks_find_room)
 }
 END_TEST
 
+/* A queue pair is full again before its check is posted, of WRITEs that need none: the end of those makes room for the check. */
+START_TEST(checks_find_room_among_others)
+{
+	begin_with(false, 1, 2);
+	struct neap_grant_token token = lend(0, SLAB, NEAP_MAY_WRITE);
+	for (uint32_t round = 0; round < 50; round++) {
+		uint32_t first = submitted;
+		for (uint32_t i = 0; i < 24; i++)
+			(void)submit(NEAP_WRITE, ours, theirs + i * 4096, 4096, &token, i < 12 && i % 3 != 2);
+		for (uint32_t i = first; i < submitted; i++)
+			completes(i);
+	}
+	end();
+}
+END_TEST
+
 /* Many at once, under one key and under another, one of which ends: what is said to be read was read. */
 START_TEST(bursts_of_reads_that_are_revoked_midway)
 {
@@ -697,6 +713,7 @@ int main(void)
 	tcase_add_loop_test(done, placed_is_possible_again_after_a_refusal, 0, 4);
 	tcase_add_test(done, a_burst_is_checked_at_once);
 	tcase_add_loop_test(done, checks_find_room, 0, 3);
+	tcase_add_test(done, checks_find_room_among_others);
 	tcase_add_loop_test(done, bursts_of_reads_that_are_revoked_midway, 0, getenv("NEAP_RDMA_SEEDS") ? atoi(getenv("NEAP_RDMA_SEEDS")) : 4);
 	tcase_add_test(done, a_read_that_was_revoked_midway_is_no_success);
 	suite_add_tcase(suite, tests);

@@ -109,6 +109,35 @@ START_TEST(a_small_depth_and_a_small_queue_are_enough)
 }
 END_TEST
 
+/* All that there are go to one peer when the other's turn comes, which has none under way that would bring it back. */
+START_TEST(pieces_that_others_have)
+{
+	const struct neap_engine_options options = {.rdma = {.sends_max = 64}};
+	void *taken[16384];
+	uint32_t count = 0;
+	begin_with(1, 4, &options);
+	rdma_engine_rig_start(&rig, 2, 8, NULL);
+	(void)enroll(2, theirs, sizeof theirs);
+	neap_segment_id one = segment, other = rdma_engine_rig_open_of(&rig, 0, 2);
+	load(1);
+	segment = other;
+	load(1);
+	struct neap_pool *pieces = &rdma_engine_rig_of(&rig, 0)->initiator->pieces;
+	while (count + 4 < sizeof taken / sizeof taken[0] && (taken[count] = neap_pool_take(pieces)))
+		count++;
+	segment = one;
+	submit(NEAP_WRITE, 0, 0, 1 << 20);
+	rdma_engine_rig_turns(&rig);
+	segment = other;
+	submit(NEAP_WRITE, 0, 0, 1 << 20);
+	completes(2);
+	completes(3);
+	while (count > 0)
+		neap_pool_give(pieces, taken[--count]);
+	end();
+}
+END_TEST
+
 static uint64_t under_way(void)
 {
 	const struct neap_rdma_initiator *initiator = rdma_engine_rig_of(&rig, 0)->initiator;
@@ -682,6 +711,7 @@ int main(void)
 	tcase_add_test(tests, requests_without_bytes);
 	tcase_add_test(tests, memory_in_pieces_at_both_ends);
 	tcase_add_test(tests, a_small_depth_and_a_small_queue_are_enough);
+	tcase_add_test(tests, pieces_that_others_have);
 	tcase_add_loop_test(tests, a_window_bounds_what_is_under_way, 0, 2);
 	tcase_add_test(tests, memory_that_is_not_registered_goes_over_tcp);
 	tcase_add_test(tests, a_range_that_is_not_there);

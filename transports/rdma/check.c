@@ -116,6 +116,12 @@ void neap_rdma_piece_to_check(struct neap_rdma_piece *piece, uint32_t qp_number)
 	look_later(rail);
 }
 
+void neap_rdma_checks_wanted(struct neap_rdma_rail *rail)
+{
+	if (rail->unchecked.first)
+		look_later(rail);
+}
+
 /* Who leads the check for each queue pair and key. */
 struct round {
 	struct neap_rdma_piece *leaders[ROUND_MAX];

@@ -174,6 +174,7 @@ struct neap_rdma_initiator {
 	struct neap_rdma_gather gathers[NEAP_RDMA_GATHERS];
 	struct neap_rdma_rail *to_check; /* rails whose checks are to be posted when all completions at hand were looked at */
 	uint64_t version; /* raised when a device of ours comes or goes */
+	bool short_of_pieces; /* a peer found none left: all look again when one is given back */
 	uint64_t lot;     /* decides between equal paths: chance at first, then another one each time */
 	struct neap_rdma_initiator_stats stats;
 	struct neap_ready ready;
@@ -251,6 +252,8 @@ bool neap_rdma_can_check(const struct neap_rdma_initiator *initiator, const stru
 bool neap_rdma_piece_needs_check(const struct neap_rdma_piece *piece);
 void neap_rdma_piece_to_check(struct neap_rdma_piece *piece, uint32_t qp_number);
 void neap_rdma_check_passed(struct neap_rdma_piece *leader);
+/* A queue pair of the rail's has room for one more: checks may have waited for that. */
+void neap_rdma_checks_wanted(struct neap_rdma_rail *rail);
 /* Posts what is due of the rails in initiator->to_check, or of one that has room again. */
 void neap_rdma_checks_post(struct neap_rdma_initiator *initiator);
 void neap_rdma_rail_check(struct neap_rdma_rail *rail);

@@ -6,6 +6,7 @@ struct neap_rdma_piece *neap_rdma_piece_take(struct neap_rdma_peer *peer, struct
                                              uint32_t length)
 {
 	struct neap_rdma_piece *piece = neap_pool_take(&peer->initiator->pieces);
+	peer->initiator->short_of_pieces |= !piece;
 	if (!piece)
 		return NULL;
 	*piece = (struct neap_rdma_piece){.request = request, .offset = offset, .length = length};
@@ -34,12 +35,23 @@ void neap_rdma_piece_unlink(struct neap_rdma_piece_list *list, struct neap_rdma_
 	list->count--;
 }
 
+/* Others may have all pieces under way, so that none of their own brings those who found none back to work. */
+static void wake_all(struct neap_rdma_initiator *initiator)
+{
+	uint32_t index = 0;
+	initiator->short_of_pieces = false;
+	for (struct neap_rdma_peer *peer; (peer = neap_pool_next(&initiator->peers, &index));)
+		neap_rdma_peer_wake(peer);
+}
+
 void neap_rdma_piece_free(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
 {
 	if (piece->request)
 		piece->request->pieces--;
 	peer->pieces--;
 	neap_pool_give(&peer->initiator->pieces, piece);
+	if (peer->initiator->short_of_pieces)
+		wake_all(peer->initiator);
 }
 
 void neap_rdma_piece_drop(struct neap_rdma_peer *peer, struct neap_rdma_piece *piece)
@@ -105,6 +117,7 @@ void neap_rdma_piece_completed(struct neap_rdma_piece *piece, const struct neap_
 		neap_rdma_rail_broken(rail, piece->status);
 	}
 	neap_rdma_endpoint_completed(endpoint, completion->qp_number);
+	neap_rdma_checks_wanted(rail);
 }
 
 /* --- after the end of the endpoint */
