@@ -1,5 +1,7 @@
 /* Which paths there are to go over: more than there is room for, and addresses that do not do. */
 #include "tests/unit/transfer_rig.h"
+#include <arpa/inet.h>
+#include <unistd.h>
 
 /* --- more paths than room */
 
@@ -239,6 +241,47 @@ START_TEST(no_address_is_taken)
 }
 END_TEST
 
+/* --- a peer that is silent */
+
+/* Who takes connections and says nothing, as a process that stands still does: with however many paths to it, each of which fails by
+ * itself, its requests end when the time for connecting is over. */
+static int listen_at(uint16_t port)
+{
+	const int on = 1;
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+	ck_assert_int_eq(listen(listener, 4096), 0);
+	return listener;
+}
+
+START_TEST(who_is_silent_is_given_up)
+{
+	static const uint32_t theirs_of[] = {1u << 4, 15u << 4}, ours_of[] = {1, 15};
+	const struct neap_engine_options options = {.connect_timeout_ms = 3000, .handshake_timeout_ms = 3000};
+	memset(requests, 0, sizeof requests);
+	submitted = batches_ended = 0;
+	rdma_engine_rig_begin(&rig, 8);
+	rdma_engine_rig_start(&rig, 0, ours_of[_i / 2], &options);
+	rdma_engine_rig_start(&rig, 1, theirs_of[_i / 2], &options);
+	(void)enroll(0, ours, sizeof ours);
+	their_region = enroll(1, theirs, sizeof theirs);
+	segment = rdma_engine_rig_open(&rig, 0);
+	uint16_t port = neap_engine_handshake_port(rig.sides[1].engine);
+	rdma_engine_rig_close(&rig, 1);
+	int listener = listen_at(port);
+	uint64_t began_ns = rig.now_ns;
+	submit(_i % 2 ? NEAP_READ : NEAP_WRITE, 0, 0, BYTES);
+	const struct neap_outcome *outcome = wait_for(0, 600 * SECOND);
+	ck_assert_uint_eq(outcome->status, NEAP_FAILED);
+	ck_assert_uint_eq(outcome->cause, NEAP_CAUSE_CONNECT_TIMEOUT);
+	ck_assert_uint_le(rig.now_ns - began_ns, 13 * SECOND); /* the first failure, the time for connecting, and what was begun in it */
+	(void)close(listener);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("rdma paths");
@@ -250,6 +293,7 @@ int main(void)
 	tcase_add_test(tests, ports_with_v6_alone);
 	tcase_add_loop_test(tests, another_address_is_tried, 0, 3);
 	tcase_add_loop_test(tests, no_address_is_taken, 0, 2);
+	tcase_add_loop_test(tests, who_is_silent_is_given_up, 0, 4);
 	suite_add_tcase(suite, tests);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

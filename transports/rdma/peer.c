@@ -31,29 +31,39 @@ void neap_rdma_peer_trouble(struct neap_rdma_peer *peer, enum neap_cause cause, 
 	neap_log(peer->initiator->reactor, NEAP_LOG_WARNING, "rdma", "%s: %s", peer->segment->name, why);
 }
 
-static bool is_trying(const struct neap_rdma_peer *peer)
+/* `begun_late`: rails that are only being opened do not count. */
+static bool is_trying(const struct neap_rdma_peer *peer, bool begun_late)
 {
 	for (const struct neap_rdma_rail *rail = peer->rails; rail; rail = rail->next)
-		if (!rail->stale && neap_rdma_rail_is_trying(rail))
+		if (!rail->stale && neap_rdma_rail_is_trying(rail) && !(begun_late && neap_rdma_rail_is_opening(rail)))
 			return true;
 	return false;
 }
 
-/* There is work, and no rail that does it or is about to. */
+void neap_rdma_peer_rail_failed(struct neap_rdma_peer *peer)
+{
+	if (peer->outage_ns == 0 && !is_trying(peer, true))
+		peer->outage_ns = neap_now(peer->initiator->reactor);
+}
+
+/* There is work, and no rail that does it or is about to. Of many rails that fail one after the other, each after a while, one would always
+ * be about to: what was not begun in the time for connecting is not waited for. */
 static void weigh(struct neap_rdma_peer *peer)
 {
 	const struct neap_engine_options *options = neap_rdma_options_of(peer);
-	uint64_t now_ns = neap_now(peer->initiator->reactor);
+	uint64_t now_ns = neap_now(peer->initiator->reactor), budget_ns = options->connect_timeout_ms * NS_PER_MS;
 	bool wants = peer->again.first || peer->queued.first;
-	if (peer->machine.state != rdma_peer_ACTIVE || !wants || peer->doomed || peer->keys_doubted || is_trying(peer))
+	if (peer->machine.state != rdma_peer_ACTIVE || !wants || peer->doomed || peer->keys_doubted)
+		return;
+	uint64_t attempt_ns = options->handshake_timeout_ms * NS_PER_MS;
+	if (is_trying(peer, peer->outage_ns != 0 && now_ns >= peer->outage_ns + budget_ns + attempt_ns))
 		return;
 	if (!peer->trouble_cause)
 		neap_rdma_peer_trouble(peer, NEAP_CAUSE_CONNECT_FAILED,
 		                       "no device of ours, or none of the peer's, can be used for this memory now");
-	if (peer->failures++ == 0)
+	if (peer->outage_ns == 0)
 		peer->outage_ns = now_ns;
-	bool spent = peer->failures > peer->initiator->ground.options.tries_max ||
-	             now_ns >= peer->outage_ns + options->connect_timeout_ms * NS_PER_MS;
+	bool spent = ++peer->failures > peer->initiator->ground.options.tries_max || now_ns >= peer->outage_ns + budget_ns;
 	neap_step(&peer->machine, spent ? rdma_peer_on_GIVE_UP : rdma_peer_on_TROUBLE, peer->trouble_cause);
 }
 
@@ -99,8 +109,11 @@ static void work(struct neap_rdma_peer *peer)
 		resume_rails(peer);
 	neap_rdma_peer_look(peer);
 	neap_rdma_peer_look_at_unsure(peer);
-	if (peer->machine.state == rdma_peer_IDLE && has_work(peer))
+	if (peer->machine.state == rdma_peer_IDLE && has_work(peer)) {
+		peer->outage_ns = 0; /* of work that has gone */
+		peer->failures = 0;
 		neap_step(&peer->machine, rdma_peer_on_WORK, 0);
+	}
 	if (peer->machine.state == rdma_peer_ACTIVE)
 		neap_rdma_peer_feed(peer);
 	neap_rdma_peer_ask_for_ranges(peer);
@@ -197,6 +210,7 @@ static void do_give_up(struct neap_machine *machine, uint64_t argument)
 	peer->doomed = true;
 	peer->doom_cause = peer->trouble_cause;
 	peer->failures = 0;
+	peer->outage_ns = 0;
 	peer->trouble_cause = NEAP_CAUSE_NONE;
 	peer->trouble[0] = '\0';
 	neap_rdma_peer_wake(peer);

@@ -157,7 +157,7 @@ struct neap_rdma_peer {
 	void *forgotten_user;
 
 	uint32_t failures; /* rounds in a row in which no rail could be had */
-	uint64_t outage_ns;
+	uint64_t outage_ns; /* since when no rail works, as far as is known; 0: one does, or none was tried */
 	uint8_t trouble_cause;
 	char trouble[NEAP_RDMA_WHY_SIZE];
 };
@@ -199,6 +199,8 @@ void neap_rdma_peer_wake(struct neap_rdma_peer *peer);
 void neap_rdma_peer_leave(struct neap_rdma_peer *peer, enum neap_cause cause);
 /* A rail brought nothing: what is said when no other does. */
 void neap_rdma_peer_trouble(struct neap_rdma_peer *peer, enum neap_cause cause, const char *why);
+/* The time for connecting runs from then on, if no other rail works, until a piece succeeds. */
+void neap_rdma_peer_rail_failed(struct neap_rdma_peer *peer);
 
 /* peer_descriptor.c: what the peer's descriptor and our memory say */
 void neap_rdma_peer_look(struct neap_rdma_peer *peer);
@@ -271,6 +273,7 @@ static inline uint32_t neap_rdma_rail_holds(const struct neap_rdma_rail *rail) /
 	return rail->pieces.count + rail->unchecked.count + rail->covered.count;
 }
 bool neap_rdma_rail_is_trying(const struct neap_rdma_rail *rail); /* opening, waiting for room, probing, open or leaving */
+bool neap_rdma_rail_is_opening(const struct neap_rdma_rail *rail); /* or leaves after that without having carried anything */
 void neap_rdma_rail_resume(struct neap_rdma_rail *rail);
 /* Nothing is under way on it: it goes, now or when its endpoint has. False: something is. */
 bool neap_rdma_rail_end(struct neap_rdma_rail *rail);

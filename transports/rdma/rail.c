@@ -68,7 +68,7 @@ static void on_turn(struct neap_rdma_rail *rail)
 	/* With another descriptor the rail may be none any more: the peer looks at that first, and asks again. */
 	bool seen = peer->seen_refreshed == peer->segment->refreshed && peer->seen == peer->segment->snapshot;
 	bool wanted = seen && (peer->again.first || peer->queued.first);
-	if (peer->failures > 0)
+	if (peer->outage_ns > 0)
 		peer->outage_ns = peer->outage_ns + waited_ns < now_ns ? peer->outage_ns + waited_ns : now_ns;
 	rail->waits_ns = 0;
 	neap_step(&rail->machine, wanted ? rdma_rail_on_TURN : rdma_rail_on_GONE, 0);
@@ -241,6 +241,7 @@ static void do_pause(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	rail->paused = true;
 	rail->peer->initiator->stats.rails_paused++;
+	neap_rdma_peer_rail_failed(rail->peer);
 	neap_rdma_peer_wake(rail->peer);
 }
 
@@ -368,6 +369,12 @@ void neap_rdma_rail_want(struct neap_rdma_rail *rail)
 bool neap_rdma_rail_is_trying(const struct neap_rdma_rail *rail)
 {
 	return rail->machine.state != rdma_rail_CLOSED && rail->machine.state != rdma_rail_PAUSED;
+}
+
+bool neap_rdma_rail_is_opening(const struct neap_rdma_rail *rail)
+{
+	uint8_t state = rail->machine.state;
+	return state == rdma_rail_OPENING || (state == rdma_rail_LEAVING && neap_rdma_rail_holds(rail) == 0);
 }
 
 void neap_rdma_rail_resume(struct neap_rdma_rail *rail)
