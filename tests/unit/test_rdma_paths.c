@@ -256,18 +256,23 @@ static int listen_at(uint16_t port)
 	return listener;
 }
 
+static void begin_with_many(uint32_t our_devices, uint32_t their_devices, const struct neap_engine_options *options)
+{
+	memset(requests, 0, sizeof requests);
+	submitted = batches_ended = 0;
+	rdma_engine_rig_begin(&rig, 8);
+	rdma_engine_rig_start(&rig, 0, our_devices, options);
+	rdma_engine_rig_start(&rig, 1, their_devices, options);
+	(void)enroll(0, ours, sizeof ours);
+	their_region = enroll(1, theirs, sizeof theirs);
+	segment = rdma_engine_rig_open(&rig, 0);
+}
+
 START_TEST(who_is_silent_is_given_up)
 {
 	static const uint32_t theirs_of[] = {1u << 4, 15u << 4}, ours_of[] = {1, 15};
 	const struct neap_engine_options options = {.connect_timeout_ms = 3000, .handshake_timeout_ms = 3000};
-	memset(requests, 0, sizeof requests);
-	submitted = batches_ended = 0;
-	rdma_engine_rig_begin(&rig, 8);
-	rdma_engine_rig_start(&rig, 0, ours_of[_i / 2], &options);
-	rdma_engine_rig_start(&rig, 1, theirs_of[_i / 2], &options);
-	(void)enroll(0, ours, sizeof ours);
-	their_region = enroll(1, theirs, sizeof theirs);
-	segment = rdma_engine_rig_open(&rig, 0);
+	begin_with_many(ours_of[_i / 2], theirs_of[_i / 2], &options);
 	uint16_t port = neap_engine_handshake_port(rig.sides[1].engine);
 	rdma_engine_rig_close(&rig, 1);
 	int listener = listen_at(port);
@@ -278,6 +283,31 @@ START_TEST(who_is_silent_is_given_up)
 	ck_assert_uint_eq(outcome->cause, NEAP_CAUSE_CONNECT_TIMEOUT);
 	ck_assert_uint_le(rig.now_ns - began_ns, 13 * SECOND); /* the first failure, the time for connecting, and what was begun in it */
 	(void)close(listener);
+	end();
+}
+END_TEST
+
+/* Each of sixteen paths fails with a text of its own, again and again: that does not fill the log. */
+START_TEST(many_paths_fail_and_little_is_said)
+{
+	begin_with_many(15, 15u << 4, NULL);
+	load(8);
+	for (uint32_t i = 0; i < 4; i++)
+		for (uint32_t k = 4; k < 8; k++)
+			sim_verbs_cut(&rig.sim, rig.devices[i], rig.devices[k], true);
+	uint64_t began_ns = rig.now_ns;
+	for (uint32_t i = 0; i < 8; i++)
+		submit(NEAP_READ, 0, 0, BYTES);
+	for (uint32_t i = 0; i < 8; i++)
+		(void)wait_for(8 + i, 120 * SECOND);
+	uint64_t windows = (rig.now_ns - began_ns) / (10 * SECOND) + 1;
+	ck_assert_uint_gt(stats().rails_paused, 16);
+	ck_assert_uint_ge(rdma_engine_rig_logged(&rig, "no answer"), 1);
+	ck_assert_uint_le(rdma_engine_rig_logged(&rig, "\n"), 8 * windows);
+	ck_assert_uint_ge(rdma_engine_rig_logged(&rig, "more of that peer is logged as DEBUG"), 1);
+	for (uint32_t i = 0; i < 4; i++)
+		for (uint32_t k = 4; k < 8; k++)
+			sim_verbs_cut(&rig.sim, rig.devices[i], rig.devices[k], false);
 	end();
 }
 END_TEST
@@ -294,6 +324,7 @@ int main(void)
 	tcase_add_loop_test(tests, another_address_is_tried, 0, 3);
 	tcase_add_loop_test(tests, no_address_is_taken, 0, 2);
 	tcase_add_loop_test(tests, who_is_silent_is_given_up, 0, 4);
+	tcase_add_test(tests, many_paths_fail_and_little_is_said);
 	suite_add_tcase(suite, tests);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

@@ -9,6 +9,8 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define BACKOFF_DOUBLINGS 7u
 #define STOPS_A_PIECE 1024u
+#define SAID_MAX 8u /* of one peer in SAID_NS: many paths fail for few reasons, each with its own names in the text */
+#define SAID_NS (10 * 1000 * NS_PER_MS)
 
 static struct neap_rdma_peer *peer_of(const struct neap_machine *machine)
 {
@@ -22,13 +24,25 @@ void neap_rdma_peer_wake(struct neap_rdma_peer *peer)
 
 /* --- what goes wrong */
 
+static void say(struct neap_rdma_peer *peer, const char *why)
+{
+	uint64_t now_ns = neap_now(peer->initiator->reactor);
+	if (peer->said == 0 || now_ns >= peer->said_ns + SAID_NS) {
+		peer->said_ns = now_ns;
+		peer->said = 0;
+	}
+	peer->said += peer->said <= SAID_MAX;
+	neap_log(peer->initiator->reactor, peer->said <= SAID_MAX ? NEAP_LOG_WARNING : NEAP_LOG_DEBUG, "rdma", "%s: %s%s",
+	         peer->segment->name, why, peer->said == SAID_MAX ? "; more of that peer is logged as DEBUG for 10 s" : "");
+}
+
 void neap_rdma_peer_trouble(struct neap_rdma_peer *peer, enum neap_cause cause, const char *why)
 {
 	peer->trouble_cause = (uint8_t)neap_rdma_cause_for_others(cause);
 	if (strcmp(peer->trouble, why) == 0)
 		return;
 	snprintf(peer->trouble, sizeof peer->trouble, "%s", why);
-	neap_log(peer->initiator->reactor, NEAP_LOG_WARNING, "rdma", "%s: %s", peer->segment->name, why);
+	say(peer, why);
 }
 
 /* `begun_late`: rails that are only being opened do not count. */

@@ -160,6 +160,8 @@ struct neap_rdma_peer {
 	uint64_t outage_ns; /* since when no rail works, as far as is known; 0: one does, or none was tried */
 	uint8_t trouble_cause;
 	char trouble[NEAP_RDMA_WHY_SIZE];
+	uint32_t said; /* warnings since said_ns */
+	uint64_t said_ns;
 };
 
 struct neap_rdma_initiator {
