@@ -197,6 +197,15 @@ START_TEST(each_piece_that_is_refused_takes_back_all)
 }
 END_TEST
 
+START_TEST(memory_that_is_not_there_is_named_so)
+{
+	sim_verbs_fail(&rig.sim, SIM_REGISTER, 1, -EFAULT);
+	(void)add(BYTES);
+	rig_pass(50 * MS);
+	ck_assert_ptr_nonnull(strstr(reason, "Bad address (is all of it mapped, and writable?)"));
+}
+END_TEST
+
 START_TEST(locked_memory_and_regions_run_out)
 {
 	if (_i)
@@ -430,7 +439,7 @@ START_TEST(a_slow_kernel_is_said)
 	ck_assert_uint_eq(rig_logged("rxe0: the kernel has been at 16384 bytes of memory for 5"), 1);
 	ck_assert_uint_eq(rig_logged("the kernel has been at"), 1); /* those that wait behind it have nothing to say */
 	sim_helper_hold(&rig.helper, false);
-	rig_pass(20 * MS);
+	rig_pass(500 * MS);
 	sim_helper_hold(&rig.helper, true);
 	ck_assert_int_eq(neap_rdma_memory_release(memory, id, released, NULL), NEAP_OK);
 	rig_pass(60 * MS);
@@ -612,6 +621,7 @@ int main(void)
 	tcase_add_test(tests, the_smallest_limit_of_the_devices_cuts);
 	tcase_add_test(tests, what_is_refused_at_the_door);
 	tcase_add_loop_test(tests, each_piece_that_is_refused_takes_back_all, 0, 6);
+	tcase_add_test(tests, memory_that_is_not_there_is_named_so);
 	tcase_add_loop_test(tests, locked_memory_and_regions_run_out, 0, 2);
 	tcase_add_test(tests, ten_thousand);
 	tcase_add_test(tests, released_is_the_fence_and_said_once);

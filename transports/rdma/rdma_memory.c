@@ -4,6 +4,7 @@
 #include "transports/rdma/rdma_memory.h"
 #include "reactor/pool.h"
 #include "transports/rdma/rdma_region_fsm.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -201,12 +202,21 @@ static uint8_t registered(struct region *region)
 	return after(region);
 }
 
+static void explain_refusal(struct region *region, const struct neap_rdma_device *device)
+{
+	char hint[96];
+	if (region->error == -EFAULT)
+		snprintf(hint, sizeof hint, "is all of it mapped, and writable?");
+	else
+		snprintf(hint, sizeof hint, "ulimit -l, or the device's limits: max_mr %u", device->handle.limits.mr_max);
+	snprintf(region->why, sizeof region->why, "%s: %llu bytes of memory cannot be registered: %s (%s)", device->name,
+	         (unsigned long long)piece_length(region, region->piece), error_text(region), hint);
+}
+
 static uint8_t not_registered(struct region *region)
 {
 	struct neap_rdma_device *device = device_at(region->memory, region->rail);
-	snprintf(region->why, sizeof region->why,
-	         "%s: %llu bytes of memory cannot be registered: %s (ulimit -l, or the device's limits: max_mr %u)", device->name,
-	         (unsigned long long)piece_length(region, region->piece), error_text(region), device->handle.limits.mr_max);
+	explain_refusal(region, device);
 	bool excused = region->ending || !is_open(device);
 	neap_rdma_device_unuse(device);
 	return excused ? after(region) : rdma_region_on_REFUSED;
