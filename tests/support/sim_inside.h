@@ -123,6 +123,8 @@ struct neap_verbs_mr *sim_region(const struct neap_verbs_pd *pd, bool remote, ui
 /* sim_mistakes.c: each does something with its mistake alone */
 void sim_mistake_keep_half(const struct neap_verbs_qp *qp);
 const struct neap_verbs_pd *sim_mistake_half(const struct sim_verbs *sim, const struct sim_stray *stray); /* that still receives; or NULL */
+/* Bytes come to a region's memory, which its owner may have given back to the system when it is a ghost. */
+void sim_land(const struct neap_verbs_mr *mr, uint64_t to, const unsigned char *bytes, size_t length);
 bool sim_mistake_keep_region(struct neap_verbs_mr *mr); /* true: it is a ghost now */
 void sim_mistake_forget(struct neap_verbs_pd *pd);      /* all ghosts of a protection domain that goes */
 void sim_mistake_rekey(const struct neap_verbs_mr *mr, struct neap_verbs_keys *keys);

@@ -78,7 +78,7 @@ static void place(struct sim_send *send, uint32_t packets)
 {
 	uint32_t left = send->what.length - send->placed, piece = left / SIM_MTU_BYTES < packets ? left : packets * SIM_MTU_BYTES;
 	if (send->target)
-		memcpy((void *)(uintptr_t)(send->what.remote + send->placed), send->bytes + send->placed, piece);
+		sim_land(send->target, send->what.remote + send->placed, send->bytes + send->placed, piece);
 	send->placed += piece;
 	if (send->placed < send->what.length)
 		return;

@@ -98,9 +98,11 @@ static void land_caught(struct sim_verbs *sim, struct sim_stray *stray)
 	const struct neap_verbs_qp *qp = sim->qps;
 	while (qp && qp->number != stray->to_qp)
 		qp = qp->next;
-	if (!qp || !sim_region(qp->pd, true, stray->rkey, stray->remote, stray->length, NEAP_VERBS_REMOTE_WRITE))
+	const struct neap_verbs_mr *mr =
+		qp ? sim_region(qp->pd, true, stray->rkey, stray->remote, stray->length, NEAP_VERBS_REMOTE_WRITE) : NULL;
+	if (!mr)
 		return;
-	memcpy((void *)(uintptr_t)(stray->remote + stray->placed), stray->bytes + stray->placed, piece);
+	sim_land(mr, stray->remote + stray->placed, stray->bytes + stray->placed, piece);
 	sim->caught++;
 }
 
@@ -129,13 +131,14 @@ static bool land(struct sim_verbs *sim, struct sim_stray *stray)
 		land_caught(sim, stray);
 		return false;
 	}
-	if (!pd || !sim_region(pd, true, stray->rkey, stray->remote, stray->length, NEAP_VERBS_REMOTE_WRITE)) {
+	const struct neap_verbs_mr *mr = pd ? sim_region(pd, true, stray->rkey, stray->remote, stray->length, NEAP_VERBS_REMOTE_WRITE) : NULL;
+	if (!mr) {
 		sim->strays_refused++;
 		if (qp)
 			sim_qp_fails(qp);
 		return false;
 	}
-	memcpy((void *)(uintptr_t)(stray->remote + stray->placed), stray->bytes + stray->placed, piece);
+	sim_land(mr, stray->remote + stray->placed, stray->bytes + stray->placed, piece);
 	stray->placed += piece;
 	sim->strays_landed += stray->placed == stray->length;
 	return stray->placed < stray->length;

@@ -249,6 +249,7 @@ static void leave_ghost(const struct neap_verbs_mr *mr)
 {
 	struct neap_verbs_mr *ghost = sim_room(mr->pd->context, sizeof *ghost);
 	*ghost = *mr;
+	ghost->ghost = true;
 	ghost->next = mr->pd->ghosts;
 	mr->pd->ghosts = ghost;
 }
