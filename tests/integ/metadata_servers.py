@@ -243,7 +243,7 @@ class ScriptedRedis:
             connection.sendall(reply[i:i + 1])
 
     def reply(self, verb, key=None, value=None, *_):
-        self.asked.append(verb)
+        self.asked.append((verb, key))
         if verb in self.replies:
             return self.replies[verb].encode() + b"\r\n"
         if verb == "GET":
