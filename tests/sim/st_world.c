@@ -441,14 +441,15 @@ static bool start_all(struct st_world *world)
 	return world->result->ok;
 }
 
-/* A process that is abandoned does not give back what it has from malloc: the leak sanitizer shall not look at worlds that may have one. */
+/* A process that is abandoned does not give back what it has from malloc, and a run that has found a sabotage is not brought to its end: the
+ * leak sanitizer shall not look at worlds that may have one. */
 extern void __lsan_disable(void) __attribute__((weak));
 extern void __lsan_enable(void) __attribute__((weak));
 
 static void look_for_leaks(const struct st_world *world, bool look)
 {
 	void (*call)(void) = look ? __lsan_enable : __lsan_disable;
-	if (world->options.faults_keep && call)
+	if ((world->options.faults_keep || world->options.sabotage) && call)
 		call();
 }
 
