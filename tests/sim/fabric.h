@@ -25,6 +25,19 @@ struct sim_fabric_seen {
 	uint64_t port_down, device_lost, cable_cut, call_failed, helper_stalled, connections_retired;
 };
 
+/* Adds it to the counters of a world, which have the same names. */
+#define SIM_FABRIC_COUNT(sometimes, fabric)                                      \
+	do {                                                                         \
+		(sometimes)->stray_landed += (fabric)->verbs.strays_landed;              \
+		(sometimes)->stray_refused += (fabric)->verbs.strays_refused;            \
+		(sometimes)->port_down += (fabric)->seen.port_down;                      \
+		(sometimes)->device_lost += (fabric)->seen.device_lost;                  \
+		(sometimes)->cable_cut += (fabric)->seen.cable_cut;                      \
+		(sometimes)->call_failed += (fabric)->seen.call_failed;                  \
+		(sometimes)->helper_stalled += (fabric)->seen.helper_stalled;            \
+		(sometimes)->connections_retired += (fabric)->seen.connections_retired;  \
+	} while (0)
+
 struct sim_seat;
 struct sim_fabric {
 	struct sim *sim;

@@ -26,24 +26,12 @@ void st_fabric_begin(struct st_world *world)
 	world->result->sabotaged = verbs->lies.keys_stay || verbs->lies.reads_empty || verbs->lies.places_later;
 }
 
-static void count(struct st_sometimes *sometimes, const struct sim_fabric *fabric)
-{
-	sometimes->stray_landed += fabric->verbs.strays_landed;
-	sometimes->stray_refused += fabric->verbs.strays_refused;
-	sometimes->port_down += fabric->seen.port_down;
-	sometimes->device_lost += fabric->seen.device_lost;
-	sometimes->cable_cut += fabric->seen.cable_cut;
-	sometimes->call_failed += fabric->seen.call_failed;
-	sometimes->helper_stalled += fabric->seen.helper_stalled;
-	sometimes->connections_retired += fabric->seen.connections_retired;
-}
-
 void st_fabric_end(struct st_world *world)
 {
 	char why[128];
 	if (!world->fabric)
 		return;
-	count(&world->result->sometimes, world->fabric);
+	SIM_FABRIC_COUNT(&world->result->sometimes, world->fabric);
 	if (sim_fabric_left(world->fabric, why, sizeof why))
 		st_violation(world, "%s", why);
 	sim_fabric_free(world->fabric);

@@ -17,16 +17,9 @@ void te_fabric_begin(struct te_world *world)
 
 static void count(struct te_sometimes *sometimes, const struct sim_fabric *fabric)
 {
-	sometimes->stray_landed += fabric->verbs.strays_landed;
-	sometimes->stray_refused += fabric->verbs.strays_refused;
+	SIM_FABRIC_COUNT(sometimes, fabric);
 	sometimes->lingered += fabric->verbs.lingered;
 	sometimes->packet_caught += fabric->verbs.caught;
-	sometimes->port_down += fabric->seen.port_down;
-	sometimes->device_lost += fabric->seen.device_lost;
-	sometimes->cable_cut += fabric->seen.cable_cut;
-	sometimes->call_failed += fabric->seen.call_failed;
-	sometimes->helper_stalled += fabric->seen.helper_stalled;
-	sometimes->connections_retired += fabric->seen.connections_retired;
 }
 
 void te_fabric_end(struct te_world *world)

@@ -422,6 +422,13 @@ static int pretend(struct node *node, uint64_t ticket, const struct neap_connect
 	return NEAP_OK;
 }
 
+static void end_pretending(void)
+{
+	node_die(&nodes[0]);
+	pretend(NULL, 0, NULL, NULL);
+	end();
+}
+
 START_TEST(the_idle_one_makes_room)
 {
 	struct user users[9];
@@ -448,9 +455,7 @@ START_TEST(the_idle_one_makes_room)
 	ck_assert_int_eq(use_path(&users[5], 5), NEAP_EAGAIN); /* nothing in flight is ever evicted */
 	ck_assert_uint_eq(users[0].leaving + users[1].leaving + users[3].leaving + users[4].leaving, 0);
 	rig.sim.latency_max_ns = 50000;
-	node_die(&nodes[0]);
-	pretend(NULL, 0, NULL, NULL);
-	end();
+	end_pretending();
 }
 END_TEST
 
@@ -474,9 +479,7 @@ START_TEST(used_ones_stay)
 	rig_pass(50 * MS);
 	ck_assert_uint_eq(users[1].leaving, 0);
 	ck_assert_uint_eq(users[2].gone + users[3].gone, 2);
-	node_die(&nodes[0]);
-	pretend(NULL, 0, NULL, NULL);
-	end();
+	end_pretending();
 }
 END_TEST
 
@@ -585,9 +588,7 @@ START_TEST(nobody_waits_any_more)
 	ck_assert_uint_eq(users[0].room, 1);
 	ck_assert_uint_eq(users[0].leaving, 0);
 	rig.sim.latency_max_ns = 50000;
-	node_die(&nodes[0]);
-	pretend(NULL, 0, NULL, NULL);
-	end();
+	end_pretending();
 }
 END_TEST
 
@@ -605,9 +606,7 @@ START_TEST(what_they_wait_for_is_gone)
 	rig_pass(10 * MS);
 	ck_assert_uint_eq(users[1].turns, 1);
 	ck_assert_ptr_null(users[1].base.line);
-	node_die(&nodes[0]);
-	pretend(NULL, 0, NULL, NULL);
-	end();
+	end_pretending();
 }
 END_TEST
 
@@ -628,9 +627,7 @@ START_TEST(the_device_has_no_more)
 	ck_assert_int_eq(use_path(&users[3], 3), NEAP_OK);
 	until(&users[3], rdma_endpoint_READY);
 	ck_assert_uint_eq(users[2].leaving, 0);
-	node_die(&nodes[0]);
-	pretend(NULL, 0, NULL, NULL);
-	end();
+	end_pretending();
 }
 END_TEST
 

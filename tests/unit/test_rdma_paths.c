@@ -256,23 +256,11 @@ static int listen_at(uint16_t port)
 	return listener;
 }
 
-static void begin_with_many(uint32_t our_devices, uint32_t their_devices, const struct neap_engine_options *options)
-{
-	memset(requests, 0, sizeof requests);
-	submitted = batches_ended = 0;
-	rdma_engine_rig_begin(&rig, 8);
-	rdma_engine_rig_start(&rig, 0, our_devices, options);
-	rdma_engine_rig_start(&rig, 1, their_devices, options);
-	(void)enroll(0, ours, sizeof ours);
-	their_region = enroll(1, theirs, sizeof theirs);
-	segment = rdma_engine_rig_open(&rig, 0);
-}
-
 START_TEST(who_is_silent_is_given_up)
 {
 	static const uint32_t theirs_of[] = {1u << 4, 15u << 4}, ours_of[] = {1, 15};
 	const struct neap_engine_options options = {.connect_timeout_ms = 3000, .handshake_timeout_ms = 3000};
-	begin_with_many(ours_of[_i / 2], theirs_of[_i / 2], &options);
+	begin_on(8, ours_of[_i / 2], theirs_of[_i / 2], &options);
 	uint16_t port = neap_engine_handshake_port(rig.sides[1].engine);
 	rdma_engine_rig_close(&rig, 1);
 	int listener = listen_at(port);
@@ -290,7 +278,7 @@ END_TEST
 /* Each of sixteen paths fails with a text of its own, again and again: that does not fill the log. */
 START_TEST(many_paths_fail_and_little_is_said)
 {
-	begin_with_many(15, 15u << 4, NULL);
+	begin_on(8, 15, 15u << 4, NULL);
 	load(8);
 	for (uint32_t i = 0; i < 4; i++)
 		for (uint32_t k = 4; k < 8; k++)

@@ -78,19 +78,24 @@ static inline neap_region_id enroll(uint32_t which, void *address, uint64_t leng
 	return region;
 }
 
-/* Engine 0 with the first two devices asks, engine 1 with the others is asked. */
-static inline void begin_with(uint32_t our_devices, uint32_t their_devices, const struct neap_engine_options *options)
+/* Engine 0 with some of the devices asks, engine 1 with others is asked. */
+static inline void begin_on(uint32_t devices, uint32_t our_devices, uint32_t their_devices, const struct neap_engine_options *options)
 {
 	memset(requests, 0, sizeof requests);
 	memset(ours, 0, sizeof ours);
 	memset(theirs, 0, sizeof theirs);
 	submitted = batches_ended = 0;
-	rdma_engine_rig_begin(&rig, 5);
+	rdma_engine_rig_begin(&rig, devices);
 	rdma_engine_rig_start(&rig, 0, our_devices, options);
 	rdma_engine_rig_start(&rig, 1, their_devices, options);
 	(void)enroll(0, ours, sizeof ours);
 	their_region = enroll(1, theirs, sizeof theirs);
 	segment = rdma_engine_rig_open(&rig, 0);
+}
+
+static inline void begin_with(uint32_t our_devices, uint32_t their_devices, const struct neap_engine_options *options)
+{
+	begin_on(5, our_devices, their_devices, options);
 }
 
 static inline void begin(void)
