@@ -122,6 +122,8 @@ static int fill_rdma(struct neap_rdma_engine_options *rdma, char *why, size_t wh
 	else if (rdma->slab_bytes < SLAB_LEAST || rdma->slab_bytes > SLAB_MOST || (rdma->slab_bytes & (rdma->slab_bytes - 1)))
 		snprintf(why, why_size, "rdma.slab_bytes is %" PRIu64 "; allowed are the powers of two from %" PRIu64 " to %" PRIu64,
 		         rdma->slab_bytes, SLAB_LEAST, SLAB_MOST);
+	else if (rdma->window_bytes && rdma->window_bytes < 4096)
+		snprintf(why, why_size, "rdma.window_bytes is %u; allowed are 4096 to 4294967295", rdma->window_bytes);
 	else if (rdma->region_max_bytes && (rdma->region_max_bytes < 4096 || rdma->region_max_bytes > REGION_MAX_BYTES))
 		snprintf(why, why_size, "rdma.region_max_bytes is %" PRIu64 "; allowed are 4096 to %" PRIu64, rdma->region_max_bytes,
 		         REGION_MAX_BYTES);

@@ -93,6 +93,7 @@ static const struct {
 	{{.rdma.endpoints_max = 65536}, NEAP_EINVAL, "rdma.endpoints_max"},
 	{{.rdma.slice_bytes = 4095}, NEAP_EINVAL, "rdma.slice_bytes is 4095; allowed are 4096 to 1073741824"},
 	{{.rdma.slice_bytes = 4096, .rdma.fragment_ratio = 4096}, NEAP_EINVAL, "rdma.fragment_ratio is 4096; allowed are 1 to"},
+	{{.rdma.window_bytes = 4095}, NEAP_EINVAL, "rdma.window_bytes is 4095; allowed are 4096 to 4294967295"},
 	{{.rdma.region_max_bytes = 4095}, NEAP_EINVAL, "rdma.region_max_bytes is 4095; allowed are 4096 to 70368744177664"},
 	{{.rdma.advertised_host = "10.0.0.1:99"}, NEAP_EINVAL, "MC_RDMA_BIND_ADDRESS"},
 	{{.bind_address = "localhost"}, NEAP_EADDRESS, "numeric"},

@@ -159,7 +159,6 @@ void neap_rdma_request_stop(struct neap_rdma_peer *peer, struct neap_rdma_reques
 		neap_rdma_request_rest(peer, request);
 }
 
-/* What still carries pieces of it has not moved for drain_timeout_ms: it is given up, and with it what else it carries. */
 static bool is_in(const struct neap_rdma_piece_list *list, const struct neap_rdma_request *request)
 {
 	const struct neap_rdma_piece *piece = list->first;
@@ -168,6 +167,7 @@ static bool is_in(const struct neap_rdma_piece_list *list, const struct neap_rdm
 	return piece != NULL;
 }
 
+/* What still carries pieces of it has not moved for drain_timeout_ms: it is given up, and with it what else it carries. */
 static void break_rails(struct neap_rdma_peer *peer, const struct neap_rdma_request *request)
 {
 	for (struct neap_rdma_rail *rail = peer->rails; rail; rail = rail->next)
