@@ -60,9 +60,9 @@ for operation in write read; do
 			i=$((i + 1))
 			theirs=$(perftest $operation $bytes) && ours=$(neap $operation $bytes) && [ -n "$theirs" ] && [ -n "$ours" ] || exit 1
 			echo "$theirs" >>"$scratch/theirs" && echo "$ours" >>"$scratch/ours"
-			echo "$ours $theirs" | awk '{ printf "%.3f\n", $1 / $2 }' >>"$scratch/ratios"
+			echo "$ours $theirs" | awk '{ if ($2 > 0.001) printf "%.3f\n", $1 / $2; else print "none" }' >>"$scratch/ratios"
 		done
-		printf '%-6s %12d %7.3f GB/s %7.3f GB/s %8.2f %s\n' $operation $bytes "$(median <"$scratch/theirs")" "$(median <"$scratch/ours")" \
+		printf '%-6s %12d %7.3f GB/s %7.3f GB/s %8s %s\n' $operation $bytes "$(median <"$scratch/theirs")" "$(median <"$scratch/ours")" \
 			"$(median <"$scratch/ratios")" "  $(sort -g "$scratch/ratios" | tr '\n' ' ')"
 	done
 done
