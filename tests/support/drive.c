@@ -75,6 +75,13 @@ void drive_for(struct neap_reactor *reactor, unsigned ms)
 	(void)drive_until(reactor, &never, ms);
 }
 
+void drive_turns(struct neap_reactor *reactor, unsigned count)
+{
+	const struct neap_budget untimed = {.ns_max = UINT64_MAX};
+	while (count-- > 0)
+		ck_assert_int_gt(neap_reactor_run_once(reactor, &untimed), 0);
+}
+
 void drive_to_end(struct neap_reactor *reactor)
 {
 	uint64_t limit_ns = drive_now_ns() + UINT64_C(30000000000);

@@ -16,6 +16,9 @@ bool drive_all_until(struct neap_reactor *const *reactors, size_t count, bool (*
 /* Runs for the whole of `ms`: to see that something does not happen. Sleeps as a host would. */
 void drive_for(struct neap_reactor *reactor, unsigned ms);
 
+/* Runs `count` turns that no load of the machine cuts short: for what a test says of a number of turns. */
+void drive_turns(struct neap_reactor *reactor, unsigned count);
+
 /* Stops it, runs it until STOPPED and destroys it with its coverage recorded. Fails the test when it does not end within 5 s. */
 void drive_to_end(struct neap_reactor *reactor);
 

@@ -91,8 +91,7 @@ bool rig_until(struct engine_rig *rig, const bool *flag)
 
 void rig_turn(struct engine_rig *rig)
 {
-	for (int i = 0; i < 2; i++)
-		ck_assert_int_gt(neap_reactor_run_once(rig->reactor, NULL), 0);
+	drive_turns(rig->reactor, 2);
 }
 
 void rig_end(struct engine_rig *rig)

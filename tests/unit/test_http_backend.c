@@ -318,10 +318,9 @@ static const char *hear(const char *end)
 	return text;
 }
 
-static void turns(int count)
+static void turns(unsigned count)
 {
-	while (count-- > 0)
-		ck_assert_int_gt(neap_reactor_run_once(rig.reactor, NULL), 0);
+	drive_turns(rig.reactor, count);
 }
 
 static void say(const char *text)
