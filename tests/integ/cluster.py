@@ -42,7 +42,7 @@ class Process:
             return file.read()
 
     def signal(self, number):
-        self.process.send_signal(number)
+        tool.send_signal(self.process, number)
 
     def wait(self, seconds=None):
         return self.process.wait(tool.PATIENCE if seconds is None else seconds)

@@ -70,7 +70,7 @@ class Redis:
         return sorted(key.decode() for key in self.ask("KEYS", "*", **options))
 
     def signal(self, number):
-        self.process.send_signal(number)
+        tool.send_signal(self.process, number)
 
     def kill(self):
         self.process.kill()
@@ -113,7 +113,7 @@ class Master:
         return text if verb == "GET" and status == 200 else None
 
     def signal(self, number):
-        self.process.send_signal(number)
+        tool.send_signal(self.process, number)
 
     def kill(self):
         self.process.kill()
@@ -360,7 +360,7 @@ class EtcdMember:
             return any(all(word in line for word in words) for line in file)
 
     def signal(self, number):
-        self.process.send_signal(number)
+        tool.send_signal(self.process, number)
 
     def kill(self):
         self.process.kill()

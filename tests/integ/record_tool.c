@@ -123,11 +123,20 @@ static void draw(void *user, void *bytes, size_t length)
 		((unsigned char *)bytes)[i] = (unsigned char)((*state = *state * 1664525u + 1013904223u) >> 24);
 }
 
+/* When a log is played, time is what it says: from the beginning, also when its first line is of the first millisecond. */
+static uint64_t played_ns(void *user)
+{
+	(void)user;
+	return tool.now_ns;
+}
+
 static bool open_all(void)
 {
 	static uint32_t chance = 1;
 	char why[300] = "";
 	struct neap_reactor_options options = {.net = tool.log.plays ? &tool.names.net : NULL, .random = {.fill = draw, .user = &chance}};
+	if (tool.log.plays)
+		options.clock.now_ns = played_ns;
 	tool.now_ns = 1000 * MS;
 	script_names_open(&tool.names, "nobody.asks");
 	if (neap_reactor_create(&tool.reactor, &options) || open_backend(why, sizeof why)) {
@@ -142,8 +151,8 @@ static int close_all(void)
 	struct neap_reactor *reactor = tool.reactor;
 	tool.backend->ops->destroy(tool.backend);
 	neap_reactor_stop(reactor);
-	while ((tool.log.plays ? neap_reactor_run_at(reactor, tool.now_ns += MS, NULL) : neap_reactor_run_once(reactor, NULL)) != NEAP_RUN_STOPPED)
-		;
+	while (neap_reactor_run_once(reactor, NULL) != NEAP_RUN_STOPPED)
+		tool.now_ns += MS;
 	(void)support_reactor_destroy(reactor);
 	if (tool.log.plays && !tool.log.failed && tool.log.line.what[0]) {
 		fprintf(stderr, "line %u: never came: %s %u\n", tool.log.at, tool.log.line.what, tool.log.line.which);
@@ -215,7 +224,7 @@ static void let_them(void)
 	unsigned at = tool.log.at;
 	for (unsigned ms = 0; ms < PLAY_MS && tool.log.at == at && !tool.log.failed; ms++) {
 		for (int i = 0; i < 4 && tool.log.at == at; i++)
-			(void)neap_reactor_run_at(tool.reactor, tool.now_ns, NULL);
+			(void)neap_reactor_run_once(tool.reactor, NULL);
 		if (tool.log.at == at && strcmp(tool.log.line.what, "watching") == 0)
 			(void)try_to_watch(tool.log.line.text);
 		tool.now_ns += MS;
@@ -239,7 +248,7 @@ static bool is_theirs(const char *what)
 static void wait_for(unsigned long at_ms)
 {
 	while (tool.now_ns < (1000 + at_ms) * MS && !tool.log.failed) {
-		(void)neap_reactor_run_at(tool.reactor, tool.now_ns, NULL);
+		(void)neap_reactor_run_once(tool.reactor, NULL);
 		tool.now_ns += MS;
 	}
 }

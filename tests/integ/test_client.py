@@ -445,7 +445,7 @@ class Faults(unittest.TestCase):
     def test_a_second_sigterm_ends_at_once(self):
         with Cluster(2, "--remote_weight=1", "--drain_timeout_ms=600000") as group:
             a, b = group.clients
-            os.kill(a.process.pid, signal.SIGSTOP)  # b must put the value there, and waits
+            a.signal(signal.SIGSTOP)  # b must put the value there, and waits
             writer = subprocess.Popen([tool.program("neap-client"), "put", "stuck", "--port=%d" % b.port], stdin=subprocess.PIPE,
                                       stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             writer.stdin.write(b"v" * 100000)

@@ -89,7 +89,7 @@ class OverEtcd(Common, Etcds):
         target = self.quietly("target")
         source = self.quietly("source")
         tool.until("an open that asks nothing", lambda: self.asks_nothing(source, "target"))
-        target.process.send_signal(signal.SIGSTOP)  # it would write its own again
+        target.stop()  # it would write its own again
         self.server.kill()
         self.server.start(keep=True, port=tool.free_port())
         for i in range(100):

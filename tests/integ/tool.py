@@ -22,6 +22,31 @@ def program(name):
     return os.path.join(BUILD, name)
 
 
+def _stands_still(pid):
+    for task in os.listdir("/proc/%d/task" % pid):
+        try:
+            with open("/proc/%d/task/%s/stat" % (pid, task)) as file:
+                if file.read().rsplit(")", 1)[1].split()[0] != "T":
+                    return False
+        except FileNotFoundError:
+            return False  # a thread that has just ended
+    return True
+
+
+def stop(pid):
+    """All its threads have stopped when this returns: one that still runs may answer what is asked next."""
+    os.kill(pid, signal.SIGSTOP)
+    while not _stands_still(pid):
+        time.sleep(0.001)
+
+
+def send_signal(process, number):
+    if number == signal.SIGSTOP:
+        stop(process.pid)
+    else:
+        process.send_signal(number)
+
+
 class Died(AssertionError):
     pass
 
@@ -191,12 +216,7 @@ class Tool:
     # --- life
 
     def stop(self):
-        os.kill(self.pid, signal.SIGSTOP)
-        while True:
-            with open("/proc/%d/stat" % self.pid) as file:
-                if file.read().rsplit(")", 1)[1].split()[0] == "T":
-                    return
-            time.sleep(0.001)
+        stop(self.pid)
 
     def proceed(self):
         os.kill(self.pid, signal.SIGCONT)
