@@ -60,6 +60,7 @@ struct neap_connection_extra {
 	uint8_t instance[16]; /* of the sender's process */
 	struct neap_host_port address; /* where the sender takes handshakes; without a host: it has not said */
 	uint32_t mtu_bytes, depth;
+	uint32_t reads;       /* of the receiver's that one queue pair of the sender's serves at once; 0: it has not said */
 	uint64_t epoch;       /* of the sender's endpoint on this path: a later one has a larger number */
 	uint32_t fence;       /* how often the sender has fenced a peer: grants from before are not for queue pairs that come after */
 	uint32_t psns[NEAP_QPS_MAX]; /* with which each of its queue pairs begins to send */

@@ -212,6 +212,8 @@ static bool take_extra(struct neap_json *json, struct neap_connection_extra *nea
 			ok = take_u32(json, UINT32_MAX, &neap->mtu_bytes);
 		else if (strcmp(json->key, "depth") == 0)
 			ok = take_u32(json, UINT32_MAX, &neap->depth);
+		else if (strcmp(json->key, "reads") == 0)
+			ok = take_u32(json, UINT32_MAX, &neap->reads);
 		else if (strcmp(json->key, "psn") == 0)
 			ok = take_psns(json, neap);
 		else if (strcmp(json->key, "epoch") == 0)
@@ -314,6 +316,8 @@ static bool put_extra(struct neap_json_writer *writer, const struct neap_connect
 	neap_json_put_text(writer, instance);
 	put_key_u64(writer, "\",\"mtu\":", neap->mtu_bytes);
 	put_numbers(writer, ",\"psn\":[", neap->psns, neap->psn_count);
+	if (neap->reads)
+		put_key_u64(writer, ",\"reads\":", neap->reads);
 	neap_json_put_text(writer, neap->retire ? ",\"retire\":true}" : ",\"retire\":false}");
 	return ok;
 }

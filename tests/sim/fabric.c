@@ -52,6 +52,9 @@ static unsigned descriptor_ready(struct neap_net *net, int fd)
 	return sim_verbs_ready(&fabric->verbs, fd);
 }
 
+/* Devices that meet serve and send different numbers of READs at once. */
+static const uint32_t reads_at_once[4] = {16, 4, 16, 1};
+
 static void add_devices(struct sim_fabric *fabric, uint32_t hosts, uint32_t least, uint32_t most)
 {
 	for (uint32_t i = 0; i < hosts; i++) {
@@ -61,7 +64,8 @@ static void add_devices(struct sim_fabric *fabric, uint32_t hosts, uint32_t leas
 		for (uint32_t k = 0; k < count; k++) {
 			char name[NEAP_TOPOLOGY_NAME_SIZE];
 			snprintf(name, sizeof(name), "h%ud%u", i, k);
-			sim_verbs_add(&fabric->verbs, name);
+			struct sim_device *device = sim_verbs_add(&fabric->verbs, name);
+			device->limits.read_target_max = reads_at_once[(i + k) % 4];
 		}
 	}
 }

@@ -138,6 +138,8 @@ static bool judge(struct neap_verbs_qp *qp, const struct neap_verbs_send *what, 
 		*status_p = NEAP_WC_REMOTE_INVALID_REQUEST; /* rdma-observed 3 */
 	else if (what->opcode == NEAP_VERBS_SEND)
 		return receive(qp, peer, what, status_p);
+	else if (reads && qp->attributes.reads_max > peer->attributes.reads_served_max)
+		*status_p = NEAP_WC_REMOTE_INVALID_REQUEST; /* it may send more at once than there is room for: sooner or later it does */
 	else if (!(peer->attributes.access & needed))
 		*status_p = NEAP_WC_REMOTE_INVALID_REQUEST;
 	else if (reads && qp->pd->context->sim->lies.reads_empty)

@@ -323,17 +323,21 @@ static const char connection_of_neap[] =
 	"\"instance\":\"00112233445566778899aabbccddeeff\",\"mtu\":4096,\"psn\":[1,16777215],\"retire\":true},\"payload\":\"\","
 	"\"peer_nic_path\":\"\",\"qp_num\":[],\"reply_msg\":\"\"}\n";
 
-START_TEST(fences_are_told_when_there_were_any)
+START_TEST(fences_and_reads_are_told_when_there_are_any)
 {
 	struct neap_connection_message message, copy;
 	char *json;
 	size_t length;
 	ck_assert_int_eq(neap_connection_decode(connection_of_neap, strlen(connection_of_neap), &message, why, sizeof why), 0);
+	ck_assert_uint_eq(message.neap.reads, 0);
 	message.neap.fence = 4000000000u;
+	message.neap.reads = 7;
 	ck_assert_int_eq(neap_connection_encode(&message, &json, &length), 0);
 	ck_assert_ptr_nonnull(strstr(json, "\"epoch\":18446744073709551615,\"fence\":4000000000,\"instance\""));
+	ck_assert_ptr_nonnull(strstr(json, "16777215],\"reads\":7,\"retire\""));
 	ck_assert_int_eq(neap_connection_decode(json, length, &copy, why, sizeof why), 0);
 	ck_assert_uint_eq(copy.neap.fence, 4000000000u);
+	ck_assert_uint_eq(copy.neap.reads, 7);
 	neap_connection_free(&copy);
 	neap_connection_free(&message);
 	free(json);
@@ -439,7 +443,7 @@ int main(void)
 	tcase_add_test(messages, connection_limits);
 	tcase_add_test(messages, what_neap_peers_add);
 	tcase_add_loop_test(messages, where_the_sender_takes_handshakes, 0, 3);
-	tcase_add_test(messages, fences_are_told_when_there_were_any);
+	tcase_add_test(messages, fences_and_reads_are_told_when_there_are_any);
 	tcase_add_test(messages, a_gid_that_is_none);
 	suite_add_tcase(suite, frames);
 	suite_add_tcase(suite, messages);

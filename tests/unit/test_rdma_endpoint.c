@@ -85,7 +85,7 @@ END_TEST
 /* The ends are not the same: the smaller of each counts. */
 START_TEST(neap_peers_agree)
 {
-	struct user here;
+	struct user here, there;
 	begin();
 	rig.rxe0->port.mtu_bytes = 4096;
 	rig.rxe1->port.mtu_bytes = 2048;
@@ -95,6 +95,8 @@ START_TEST(neap_peers_agree)
 	nodes[1].endpoints->options.qps = 3;
 	nodes[1].endpoints->options.depth = 5;
 	nodes[0].queue.device->handle.limits.read_initiator_max = 4;
+	nodes[1].queue.device->handle.limits.read_initiator_max = 9;
+	nodes[0].queue.device->handle.limits.read_target_max = 6;
 	use(&nodes[0], &here);
 	until(&here, rdma_endpoint_READY);
 	ck_assert_uint_eq(here.base.endpoint->mtu_bytes, 2048);
@@ -104,7 +106,15 @@ START_TEST(neap_peers_agree)
 	ck_assert_uint_eq(sole(&nodes[1])->base.mtu_bytes, 2048);
 	ck_assert_uint_eq(sole(&nodes[1])->base.depth, 5);
 	ck_assert_uint_eq(attributes_of(here.base.endpoint->qps[0].number)->reads_max, 4);
+	ck_assert_uint_eq(attributes_of(here.base.endpoint->qps[0].number)->reads_served_max, 6);
+	ck_assert_uint_eq(attributes_of(sole(&nodes[1])->base.qps[0].number)->reads_max, 6);
+	ck_assert_uint_eq(sole(&nodes[1])->base.reads_max, 6);
 	ck_carries(&nodes[0], &here);
+	use(&nodes[1], &there);
+	uint32_t well = completed_well;
+	ck_assert_uint_eq(post(&nodes[1], &there, 2, NEAP_VERBS_READ, 3000), 2);
+	rig_pass(20 * MS);
+	ck_assert_uint_eq(completed_well, well + 2);
 	end();
 }
 END_TEST

@@ -380,6 +380,7 @@ static int use_path(struct user *user, uint32_t n)
 
 #define PRETENDED_MAX 1024u
 static bool pretend_and_connect; /* so that what is sent arrives */
+static uint32_t pretended_ends;  /* asked for */
 
 static void connect_pretended(struct neap_verbs_qp *qp, const struct neap_connection_message *request, uint32_t i)
 {
@@ -400,14 +401,19 @@ static int pretend(struct node *node, uint64_t ticket, const struct neap_connect
 	if (!node) { /* the end */
 		for (; count > 0; count--)
 			ck_assert_int_eq(rig.sim.ops.destroy_qp(qps[count - 1]), 0);
+		pretended_ends = 0;
 		return 0;
 	}
 	reply->local_nic_path = strdup(request->peer_nic_path);
 	reply->peer_nic_path = strdup(request->local_nic_path);
-	reply->has_gid = true;
-	memcpy(reply->local_gid, node->queue.gid.gid, sizeof reply->local_gid);
 	reply->neap.present = true;
 	memcpy(reply->neap.instance, node->instance, sizeof node->instance);
+	if (request->neap.retire) {
+		pretended_ends++;
+		return NEAP_OK;
+	}
+	reply->has_gid = true;
+	memcpy(reply->local_gid, node->queue.gid.gid, sizeof reply->local_gid);
 	reply->neap.mtu_bytes = 4096;
 	reply->neap.depth = 8;
 	reply->neap.psn_count = reply->qp_count = request->qp_count;
@@ -429,6 +435,28 @@ static void end_pretending(void)
 	end();
 }
 
+/* Whoever made room says so: the other end does not wait for packets that nobody answers. */
+START_TEST(the_peer_of_one_that_made_room_is_told)
+{
+	struct user other;
+	begin();
+	nodes[0].endpoints->options.endpoints_max = 1;
+	use(&nodes[0], &here);
+	until(&here, rdma_endpoint_READY);
+	use(&nodes[1], &there);
+	until(&there, rdma_endpoint_READY);
+	((struct rdma_endpoint *)(void *)here.base.endpoint)->chances = 0;
+	rig_pass(MS);
+	ck_assert_int_eq(use_path(&other, 1), NEAP_OK);
+	rig_pass(50 * MS);
+	ck_assert_uint_eq(here.gone, 1);
+	ck_assert(here.base.fenced);
+	ck_assert_uint_eq(there.gone, 1);
+	ck_assert_uint_eq(there.cause, NEAP_CAUSE_PEER_CLOSED);
+	end();
+}
+END_TEST
+
 START_TEST(the_idle_one_makes_room)
 {
 	struct user users[9];
@@ -449,6 +477,7 @@ START_TEST(the_idle_one_makes_room)
 	rig_pass(50 * MS);
 	ck_assert_uint_eq(users[2].gone, 1);
 	ck_assert_uint_eq(users[2].cause, NEAP_CAUSE_NONE);
+	ck_assert_uint_eq(pretended_ends, 1);
 	ck_assert_uint_eq(users[0].leaving + users[1].leaving + users[3].leaving, 0);
 	until(&users[4], rdma_endpoint_READY);
 	ck_assert_uint_eq(post(&nodes[0], &users[4], 1, NEAP_VERBS_WRITE, 10), 1);
@@ -733,6 +762,7 @@ int main(void)
 	tcase_add_test(ending, users_come_and_go_from_inside);
 	tcase_add_test(ending, successors_are_shared);
 	tcase_add_test(cache, the_idle_one_makes_room);
+	tcase_add_test(cache, the_peer_of_one_that_made_room_is_told);
 	tcase_add_test(cache, used_ones_stay);
 	tcase_add_test(cache, the_device_has_no_more);
 	tcase_add_loop_test(cache, each_gets_its_turn, 0, 2);

@@ -1,6 +1,7 @@
 /* Requests over RDMA between two engines on simulated verbs: pieces, rails, repeats, and how requests end. */
 #include "tests/support/sim_inside.h"
 #include "tests/unit/transfer_rig.h"
+#include "transports/rdma/endpoint_inside.h"
 #include "transports/rdma/peer_fsm.h"
 #include <errno.h>
 #include <netinet/in.h>
@@ -331,6 +332,28 @@ START_TEST(a_port_goes_down_under_load_and_comes_back)
 }
 END_TEST
 
+/* A connection without work whose place the peer needs: not a failure, and not missed. */
+START_TEST(the_peer_makes_room_for_others)
+{
+	struct rdma_endpoint *endpoint;
+	uint32_t index = 0, ended = 0;
+	begin_with(1, 4, NULL);
+	load(1);
+	while ((endpoint = neap_pool_next(&rdma_engine_rig_of(&rig, 1)->endpoints->pool, &index)) != NULL) {
+		rdma_endpoint_makes_room(endpoint, "a test");
+		ended++;
+	}
+	ck_assert_uint_gt(ended, 0);
+	rdma_engine_rig_pass(&rig, SECOND);
+	ck_assert_uint_eq(neap_rdma_endpoints_count(rdma_engine_rig_of(&rig, 0)->endpoints), 0);
+	ck_assert_uint_eq(rdma_engine_rig_of(&rig, 0)->initiator->stats.rails_paused, 0);
+	uint64_t begun_ns = rig.now_ns;
+	load(1);
+	ck_assert_uint_lt(rig.now_ns - begun_ns, SECOND / 5); /* nobody finds out by silence */
+	end();
+}
+END_TEST
+
 /* Status 9 has other reasons where the MTU is agreed. */
 START_TEST(an_invalid_request_is_explained)
 {
@@ -343,7 +366,7 @@ START_TEST(an_invalid_request_is_explained)
 		qp->attributes.access = NEAP_VERBS_LOCAL_WRITE;
 	submit(NEAP_READ, 0, 0, 4096);
 	completes(1); /* over other queue pairs */
-	ck_assert_msg(rdma_engine_rig_logged(&rig, "16 on each queue pair; the path MTU is agreed, 1024 bytes (status 9)") == !_i, "%s", rig.log);
+	ck_assert_msg(rdma_engine_rig_logged(&rig, "an MTU of 1024 bytes and 16 READs at once on each queue pair (status 9)") == !_i, "%s", rig.log);
 	ck_assert_msg(rdma_engine_rig_logged(&rig, "do both ends have one MTU, here 1024 bytes (MC_MTU, ip link)?") == (uint32_t)_i, "%s", rig.log);
 	end();
 }
@@ -721,6 +744,7 @@ int main(void)
 	tcase_add_test(tests, a_refusal_is_not_said_of_others);
 	tcase_add_loop_test(tests, a_port_goes_down_under_load_and_comes_back, 0, 4);
 	tcase_add_loop_test(tests, an_invalid_request_is_explained, 0, 2);
+	tcase_add_test(tests, the_peer_makes_room_for_others);
 	tcase_add_test(tests, a_rail_that_failed_is_probed_before_it_carries);
 	tcase_add_loop_test(tests, a_device_is_lost_under_load, 0, 4);
 	tcase_add_test(tests, connections_that_are_torn_down_are_made_again);

@@ -90,7 +90,7 @@ struct neap_rdma_endpoint {
 	bool usable;                    /* sends may be posted, as far as there is room */
 	bool leaving;
 	bool peer_is_neap;
-	bool wants_fence;               /* set by users at LEAVING: WRITEs are under way that are to be repeated */
+	bool wants_fence;               /* the peer is asked to end its half; set by users at LEAVING when WRITEs are to be repeated */
 	bool ever_usable;
 	uint8_t peer_instance[16];      /* when it is Neap and has been heard of */
 	uint32_t peer_fence;            /* fences of the peer's before it was connected: grants from before the latest are not for it */

@@ -131,6 +131,13 @@ void rdma_list_take(struct rdma_endpoint *endpoint)
 	rdma_line_look(endpoints);
 }
 
+/* Its peer is told: else it would learn of it by silence, when it next posts. */
+void rdma_endpoint_makes_room(struct rdma_endpoint *endpoint, const char *whom)
+{
+	endpoint->base.wants_fence = true;
+	rdma_endpoint_fail(endpoint, NEAP_CAUSE_NONE, "it made room for %s (MC_MAX_EP_PER_CTX)", whom);
+}
+
 /* `place`: only of that one; NULL: of any. */
 static bool retire_one(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, bool gently)
 {
@@ -145,7 +152,7 @@ static bool retire_one(struct neap_rdma_endpoints *endpoints, const struct rdma_
 			at->chances >>= 1;
 			continue;
 		}
-		rdma_endpoint_fail(at, NEAP_CAUSE_NONE, "it made room for another one (MC_MAX_EP_PER_CTX)");
+		rdma_endpoint_makes_room(at, "another one");
 		return true;
 	}
 	return false;

@@ -39,6 +39,7 @@ static void fill_extra(const struct rdma_endpoint *endpoint, struct neap_connect
 	neap->address = endpoint->base.endpoints->options.address;
 	neap->mtu_bytes = endpoint->own_mtu_bytes;
 	neap->depth = endpoint->own_depth;
+	neap->reads = endpoint->own_reads;
 	neap->epoch = endpoint->epoch;
 	neap->fence = endpoint->base.endpoints->fences_ever;
 	neap->psn_count = endpoint->made;
@@ -140,6 +141,7 @@ enum rdma_verdict rdma_half_take(struct rdma_endpoint *endpoint, const struct ne
 	peer->count = message->qp_count;
 	peer->mtu_bytes = message->neap.mtu_bytes;
 	peer->depth = message->neap.depth;
+	peer->reads = message->neap.reads;
 	peer->epoch = message->neap.epoch;
 	endpoint->base.peer_fence = message->neap.fence;
 	memcpy(peer->instance, message->neap.instance, sizeof peer->instance);

@@ -27,7 +27,7 @@ struct rdma_half {
 	uint16_t lid;
 	uint32_t count; /* of its queue pairs: all of them, although only the first NEAP_RDMA_QPS_MAX are kept */
 	uint32_t numbers[NEAP_RDMA_QPS_MAX], psns[NEAP_RDMA_QPS_MAX];
-	uint32_t mtu_bytes, depth;
+	uint32_t mtu_bytes, depth, reads;
 	uint64_t epoch;
 };
 
@@ -91,7 +91,7 @@ struct rdma_endpoint {
 	uint64_t call;    /* handle of the call under way */
 	uint64_t epoch;
 	uint32_t fences_before; /* it was made after so many of them */
-	uint32_t own_mtu_bytes, own_depth;
+	uint32_t own_mtu_bytes, own_depth, own_reads;
 	struct rdma_ticket tickets[RDMA_TICKETS_MAX];
 	uint32_t ticket_count;
 
@@ -165,6 +165,7 @@ void rdma_map_put(struct rdma_endpoint *endpoint); /* in front of the one that i
 void rdma_map_take(struct rdma_endpoint *endpoint); /* and lets who waits for it go on */
 void rdma_list_put(struct rdma_endpoint *endpoint);
 void rdma_list_take(struct rdma_endpoint *endpoint);
+void rdma_endpoint_makes_room(struct rdma_endpoint *endpoint, const char *whom);
 bool rdma_has_room(const struct neap_rdma_endpoints *endpoints, const struct rdma_place *place);
 /* The same, or makes some: by the end of one that is idle. `gently`: only of one that has had its time. */
 bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, bool gently);

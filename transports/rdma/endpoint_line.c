@@ -81,7 +81,7 @@ static void yield(struct rdma_endpoint *endpoint)
 	endpoint->base.endpoints->yielding += !endpoint->yields;
 	endpoint->yields = true;
 	if (endpoint->base.owed == 0)
-		rdma_endpoint_fail(endpoint, NEAP_CAUSE_NONE, "it made room for others that wait (MC_MAX_EP_PER_CTX)");
+		rdma_endpoint_makes_room(endpoint, "others that wait");
 }
 
 /* As many as wait, of those that have had their time, the eldest first. */

@@ -97,6 +97,7 @@ void rdma_work_make(struct rdma_endpoint *endpoint)
 	const struct neap_rdma_device *device = endpoint->base.queue->device;
 	struct rdma_work *work = &endpoint->work;
 	endpoint->own_mtu_bytes = mtu_of(least(device->view.port.mtu_bytes, options->mtu_bytes));
+	endpoint->own_reads = least(device->handle.limits.read_target_max, RDMA_READS_MAX);
 	endpoint->own_depth = least(least(options->depth, device->handle.limits.wr_max), device->handle.cq_entries);
 	work->ops = endpoints->verbs->ops;
 	work->pd = device->handle.pd;
@@ -140,6 +141,9 @@ static void agree(struct rdma_endpoint *endpoint)
 	endpoint->base.peer_is_neap = neap;
 	memcpy(endpoint->base.peer_instance, peer->instance, sizeof peer->instance);
 	endpoint->base.mtu_bytes = neap ? mtu_of(least(endpoint->own_mtu_bytes, peer->mtu_bytes)) : endpoint->own_mtu_bytes;
+	endpoint->base.reads_max = least(endpoint->base.queue->device->handle.limits.read_initiator_max, RDMA_READS_MAX);
+	if (neap && peer->reads)
+		endpoint->base.reads_max = least(endpoint->base.reads_max, peer->reads);
 	endpoint->base.depth = neap && peer->depth ? least(endpoint->own_depth, peer->depth) : endpoint->own_depth;
 	work->connected = least(endpoint->made, peer->count);
 	for (uint32_t i = 0; i < work->connected; i++) {
@@ -154,7 +158,6 @@ void rdma_work_connect(struct rdma_endpoint *endpoint)
 {
 	const struct neap_rdma_endpoint_options *options = &endpoint->base.endpoints->options;
 	const struct neap_rdma_device *device = endpoint->base.queue->device;
-	const struct neap_verbs_device_limits *limits = &device->handle.limits;
 	struct rdma_work *work = &endpoint->work;
 	agree(endpoint);
 	work->rtr = (struct neap_verbs_qp_change){
@@ -163,7 +166,7 @@ void rdma_work_connect(struct rdma_endpoint *endpoint)
 		.mtu_bytes = endpoint->base.mtu_bytes,
 		.peer_lid = endpoint->peer.lid,
 		.gid_index = device->view.gid.index,
-		.reads_served_max = (uint8_t)least(limits->read_target_max, RDMA_READS_MAX),
+		.reads_served_max = (uint8_t)endpoint->own_reads,
 		.rnr_timer = RNR_TIMER,
 		.hop_limit = HOP_LIMIT,
 		.traffic_class = options->traffic_class,
@@ -175,9 +178,8 @@ void rdma_work_connect(struct rdma_endpoint *endpoint)
 		.timeout = options->timeout,
 		.retry_count = options->retry_count,
 		.rnr_retry = RNR_RETRY,
-		.reads_max = (uint8_t)least(limits->read_initiator_max, RDMA_READS_MAX),
+		.reads_max = (uint8_t)endpoint->base.reads_max,
 	};
-	endpoint->base.reads_max = work->rts.reads_max;
 	endpoint->connect_job.run = run_connect;
 }
 

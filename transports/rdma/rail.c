@@ -40,10 +40,11 @@ static void on_leaving(struct neap_rdma_rail *rail)
 {
 	struct neap_rdma_endpoint *endpoint = rail->user.endpoint;
 	rail->open = false;
-	rail->cause = endpoint->cause;
+	/* A peer that ends a connection on which nothing is under way has had another use for its place: that is no failure. */
+	rail->cause = endpoint->cause == NEAP_CAUSE_PEER_CLOSED && !rail->pieces.first ? NEAP_CAUSE_NONE : endpoint->cause;
 	neap_rdma_checks_drop(rail);
 	endpoint->wants_fence |= has_writes(rail);
-	if (endpoint->cause != NEAP_CAUSE_NONE)
+	if (rail->cause != NEAP_CAUSE_NONE)
 		neap_rdma_peer_trouble(rail->peer, endpoint->cause, endpoint->why);
 	neap_step(&rail->machine, rdma_rail_on_LEAVE, 0);
 }
@@ -113,14 +114,13 @@ static const struct meaning *meaning_of(enum neap_verbs_status status)
 	return meaning;
 }
 
-/* What there is to look at: between Neap peers the path MTU is agreed, and to others it is not told. */
+/* What there is to look at: Neap peers agree on these, and others are not asked. */
 static void explain_invalid(const struct neap_rdma_endpoint *endpoint, char *text, size_t size)
 {
 	if (endpoint->peer_is_neap)
 		snprintf(text, size,
-		         "its queue pair was in no state for the request, or it serves fewer READs at once than we send, %u on each queue pair; "
-		         "the path MTU is agreed, %u bytes",
-		         endpoint->reads_max, endpoint->mtu_bytes);
+		         "its queue pair was in no state for the request; agreed: an MTU of %u bytes and %u READs at once on each queue pair",
+		         endpoint->mtu_bytes, endpoint->reads_max);
 	else
 		snprintf(text, size,
 		         "invalid request: do both ends have one MTU, here %u bytes (MC_MTU, ip link)? Does it serve fewer READs at once than %u?",
