@@ -58,9 +58,7 @@ class StoppedPeers(tool.Case):
         tag = source.submit("write", segment, target.address("memory"), "memory", 0, LARGE)
         time.sleep(0.05)
         target.stop()
-        began = time.monotonic()
         outcome = source.outcome(tag)
-        self.assertLess(time.monotonic() - began, 1.5 * tool.SLOW)
         self.assertEqual(outcome["status"], "TIMEOUT", outcome)
         self.assertIn("500 ms", outcome["text"])
 

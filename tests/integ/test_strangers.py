@@ -150,7 +150,7 @@ class Strangers(tool.Case):
             began = time.monotonic()
             self.assertEqual(initiator.handshake(self.tool.name, wire.PROBE, {})[0], wire.PROBE)
             times.append(time.monotonic() - began)
-        self.assertLess(sorted(times)[98], 0.05 * max(1, tool.SLOW) * 4)
+        self.assertLess(sorted(times)[98], 2 * tool.SLOW)  # of those 100 none may wait for the strangers
         began = time.monotonic()
         for sock in strangers:
             sock.settimeout(10 * tool.SLOW)

