@@ -82,6 +82,8 @@ struct neap_connection_message {
 int neap_connection_decode(const char *json, size_t length, struct neap_connection_message *message_p, char *why, size_t why_size);
 int neap_connection_encode(const struct neap_connection_message *message, char **json_p, size_t *length_p);
 void neap_connection_free(struct neap_connection_message *message);
+/* To be freed. NEAP_ENOMEM: *copy_p is empty. */
+int neap_connection_copy(const struct neap_connection_message *message, struct neap_connection_message *copy_p);
 
 /* --- service ------------------------------------------------------------------------------------------------------ */
 

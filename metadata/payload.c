@@ -361,3 +361,16 @@ void neap_connection_free(struct neap_connection_message *message)
 	free(message->payload);
 	*message = (struct neap_connection_message){0};
 }
+
+int neap_connection_copy(const struct neap_connection_message *message, struct neap_connection_message *copy_p)
+{
+	*copy_p = *message;
+	copy_p->local_nic_path = strdup(message->local_nic_path);
+	copy_p->peer_nic_path = strdup(message->peer_nic_path);
+	copy_p->reply_msg = strdup(message->reply_msg);
+	copy_p->payload = strdup(message->payload);
+	if (copy_p->local_nic_path && copy_p->peer_nic_path && copy_p->reply_msg && copy_p->payload)
+		return NEAP_OK;
+	neap_connection_free(copy_p);
+	return NEAP_ENOMEM;
+}

@@ -55,7 +55,7 @@ static const char *of_neap(const char *numbers, uint32_t instance, uint32_t epoc
 	static char text[512];
 	(void)snprintf(text, sizeof text,
 	               ",\"neap\":{\"depth\":8,\"epoch\":%u,\"instance\":\"%032x\",\"mtu\":4096,\"psn\":[1,2,3,4],\"retire\":%s}%s", epoch, instance,
-	               rest[0] == 'r' ? "true" : "false", rest[0] == 'r' ? "" : rest);
+	               rest[0] == 'r' ? "true" : "false", rest + (rest[0] == 'r'));
 	return request_of(numbers, text);
 }
 
@@ -236,14 +236,153 @@ START_TEST(too_many_wait)
 }
 END_TEST
 
-START_TEST(no_room_for_another)
+/* --- requests that find no room */
+
+#define CROWDED EMPTY("too many endpoints here, and all of them have work (MC_MAX_EP_PER_CTX)")
+#define ANOTHER ",\"local_nic_path\":\"somebody@else\""
+
+/* One place, and a connection in it that waits for its peer's word: the next one waits. */
+static void crowd(uint64_t stay_ns, uint64_t guest_ns)
 {
 	begin();
 	nodes[0].endpoints->options.endpoints_max = 1;
+	nodes[0].endpoints->options.ack_timeout_ns = 100000 * MS;
+	nodes[0].endpoints->options.stay_ns = stay_ns;
+	nodes[0].endpoints->options.guest_ns = guest_ns;
 	ck_assert_int_eq(ask(request_of("100,101", ",\"ready_ack\":false")), NEAP_HANDSHAKE_LATER);
-	rig_pass(50 * MS);
-	ck_reply(request_of("100,101", ",\"local_nic_path\":\"somebody@else\""),
-	         EMPTY("too many endpoints here, and all of them have work (MC_MAX_EP_PER_CTX)"));
+	rig_pass(10 * MS);
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 0);
+	ck_assert_int_eq(ask(of_neap("200,201", 9, 3, ANOTHER)), NEAP_HANDSHAKE_LATER);
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 1);
+	ck_assert_uint_eq(nodes[0].endpoints->waiting, 1);
+	nodes[0].answers = 0;
+}
+
+static void ck_no_guests(const char *last_answer)
+{
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 0);
+	ck_assert_uint_eq(nodes[0].endpoints->waiting, 0);
+	ck_assert_ptr_null(nodes[0].endpoints->guests);
+	ck_assert_msg(strstr(nodes[0].last_answer, last_answer) != NULL, "%s", nodes[0].last_answer);
+}
+
+START_TEST(no_room_for_another)
+{
+	crowd(10000 * MS, 30 * MS);
+	rig_pass(20 * MS);
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 1);
+	rig_pass(20 * MS);
+	ck_assert_uint_eq(nodes[0].answers, 1);
+	ck_no_guests("too many endpoints here, and all of them have work (MC_MAX_EP_PER_CTX)");
+	ck_assert_uint_eq(neap_rdma_endpoints_count(nodes[0].endpoints), 1);
+	end();
+}
+END_TEST
+
+/* The one that is there, which is not posted to here, has had its time: it goes, and the request is looked at. */
+START_TEST(a_guest_has_its_turn)
+{
+	crowd(500 * MS, 5000 * MS);
+	ck_assert_int_eq(ask(request_of("100,101", ",\"ready_ack\":true")), NEAP_OK);
+	ck_assert(nodes[0].endpoints->oldest->base.usable);
+	rig_pass(400 * MS);
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 1);
+	rig_pass(200 * MS);
+	ck_assert_uint_eq(nodes[0].endpoints->staying, 1);
+	ck_assert_str_eq(nodes[0].endpoints->newest->base.path, "somebody@else");
+	ck_assert_uint_eq(nodes[0].endpoints->newest->peer.numbers[0], 200);
+	ck_assert_uint_eq(nodes[0].kept_answer.qp_count, 2);
+	ck_no_guests("");
+	end();
+}
+END_TEST
+
+static uint32_t turns_before_the_guest;
+
+static void note_turn(struct user *user, enum neap_rdma_news news)
+{
+	(void)user;
+	if (news == NEAP_RDMA_TURN && nodes[0].endpoints->guest_pool.used > 0)
+		turns_before_the_guest++;
+}
+
+/* Ours and theirs by turns, however many of ours wait. These let their turns pass. */
+START_TEST(guests_and_our_own_take_turns)
+{
+	enum { OURS = 4 };
+	struct user users[OURS];
+	crowd(10000 * MS, 5000 * MS);
+	struct neap_rdma_target target = target_of(&nodes[1]);
+	target.nic = "another";
+	for (int i = 0; i < OURS; i++) {
+		user_begin(&users[i]);
+		users[i].then = note_turn;
+		ck_assert_int_eq(neap_rdma_endpoint_use(nodes[0].endpoints, &nodes[0].queue, &target, &users[i].base), NEAP_EAGAIN);
+		neap_rdma_endpoint_wait(nodes[0].endpoints, &nodes[0].queue, &users[i].base);
+	}
+	ck_assert_uint_eq(nodes[0].endpoints->waiting, 1 + OURS);
+	turns_before_the_guest = 0;
+	nodes[0].endpoints->options.endpoints_max = 2;
+	rdma_line_look(nodes[0].endpoints);
+	rig_pass(10 * MS);
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 0);
+	ck_assert_uint_eq(turns_before_the_guest, 1);
+	ck_assert_uint_eq(nodes[0].endpoints->waiting, OURS - 1);
+	for (int i = 1; i < OURS; i++)
+		neap_rdma_endpoint_unuse(&users[i].base);
+	end();
+}
+END_TEST
+
+/* 0: the same again, 1: a later one, 2: the end of it is asked for, 3: the end of a later one, 4: we close, 5: the device goes. */
+START_TEST(a_guest_that_is_not_wanted_any_more)
+{
+	static const char *const answers[] = {"later request", "later request", "later request", "later request", "the engine closes", "unavailable"};
+	crowd(10000 * MS, 5000 * MS);
+	switch (_i) {
+	case 0: ck_assert_int_eq(ask(of_neap("200,201", 9, 3, ANOTHER)), NEAP_HANDSHAKE_LATER); break;
+	case 1: ck_assert_int_eq(ask(of_neap("300,301", 9, 4, ANOTHER)), NEAP_HANDSHAKE_LATER); break;
+	case 2: ck_assert_int_eq(ask(of_neap("200,201", 9, 3, "r" ANOTHER)), NEAP_OK); break;
+	case 3: ck_assert_int_eq(ask(of_neap("200,201", 9, 4, "r" ANOTHER)), NEAP_OK); break;
+	case 4: node_die(&nodes[0]); break;
+	default: sim_verbs_lose(&rig.sim, rig.rxe0); rig_pass(10 * MS); break;
+	}
+	ck_assert_uint_ge(nodes[0].answers, 1);
+	ck_assert_msg(strstr(nodes[0].last_answer, answers[_i]) != NULL, "%s", nodes[0].last_answer);
+	if (_i < 2)
+		ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 1);
+	else if (_i != 4)
+		ck_no_guests(answers[_i]);
+	end();
+}
+END_TEST
+
+/* What comes late is not taken for the latest; another process is somebody else. */
+START_TEST(a_guest_that_is_later)
+{
+	crowd(10000 * MS, 5000 * MS);
+	ck_reply(of_neap("190,191", 9, 2, ANOTHER), EMPTY("Received stale RDMA connection request of an earlier endpoint"));
+	ck_assert_uint_eq(nodes[0].answers, 0);
+	ck_assert_int_eq(ask(of_neap("400,401", 10, 1, ANOTHER)), NEAP_HANDSHAKE_LATER);
+	ck_assert_uint_eq(nodes[0].answers, 1);
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 1);
+	end();
+}
+END_TEST
+
+START_TEST(too_many_guests)
+{
+	char rest[64];
+	crowd(10000 * MS, 5000 * MS);
+	for (uint32_t i = 1; i < RDMA_GUESTS_MAX; i++) {
+		(void)snprintf(rest, sizeof rest, ",\"local_nic_path\":\"guest%u@else\"", i);
+		ck_assert_int_eq(ask(of_neap("300,301", 20 + i, 1, rest)), NEAP_HANDSHAKE_LATER);
+	}
+	ck_reply(of_neap("300,301", 19, 1, ",\"local_nic_path\":\"one_more@else\""), CROWDED);
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, RDMA_GUESTS_MAX);
+	rig_pass(6000 * MS);
+	ck_assert_uint_eq(nodes[0].answers, RDMA_GUESTS_MAX);
+	ck_no_guests("too many endpoints here");
 	end();
 }
 END_TEST
@@ -613,6 +752,11 @@ int main(void)
 	tcase_add_test(asked, another_life_while_connecting);
 	tcase_add_test(asked, too_many_wait);
 	tcase_add_test(asked, no_room_for_another);
+	tcase_add_test(asked, a_guest_has_its_turn);
+	tcase_add_test(asked, guests_and_our_own_take_turns);
+	tcase_add_test(asked, a_guest_that_is_later);
+	tcase_add_test(asked, too_many_guests);
+	tcase_add_loop_test(asked, a_guest_that_is_not_wanted_any_more, 0, 6);
 	tcase_add_test(asked, the_device_goes_meanwhile);
 	tcase_add_test(neap, refusals_between_neap_peers);
 	tcase_add_test(neap, earlier_endpoints_are_out_of_date);

@@ -498,6 +498,7 @@ static void reap(struct neap_reap *reap)
 	neap_ready_cancel(reactor, &endpoints->fences_due);
 	neap_ready_cancel(reactor, &endpoints->line_due);
 	neap_timer_cancel(reactor, &endpoints->line_timer);
+	neap_pool_destroy(&endpoints->guest_pool);
 	neap_pool_destroy(&endpoints->pool);
 	neap_release(reactor, endpoints->buckets, (endpoints->bucket_mask + 1u) * sizeof *endpoints->buckets);
 	neap_release(reactor, endpoints, sizeof *endpoints);
@@ -521,6 +522,7 @@ void neap_rdma_endpoints_close(struct neap_rdma_endpoints *endpoints, void (*clo
 	endpoints->closed_user = user;
 	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
 		rdma_endpoint_fail(endpoint, NEAP_CAUSE_ENGINE_CLOSED, "the engine closes");
+	rdma_guests_end(endpoints, "the engine closes");
 	rdma_line_look(endpoints);
 	ended_again(endpoints);
 	neap_reactor_touch(endpoints->reactor);
@@ -557,6 +559,7 @@ static void set_options(struct neap_rdma_endpoint_options *options)
 	options->slow_ns = or_else(options->slow_ns, 10 * SECOND_NS);
 	options->stay_ns = or_else(options->stay_ns, SECOND_NS / 20);
 	options->idle_ns = or_else(options->idle_ns, SECOND_NS / 500);
+	options->guest_ns = or_else(options->guest_ns, SECOND_NS / 2);
 }
 
 /* Those that leave have successors before they are destroyed. */
@@ -575,6 +578,10 @@ static int make_room(struct neap_rdma_endpoints *endpoints)
 		return NEAP_ENOMEM;
 	endpoints->bucket_mask = buckets - 1;
 	int error = neap_pool_create(&endpoints->pool, endpoints->reactor, sizeof(struct rdma_endpoint), wanted);
+	if (!error)
+		error = rdma_guests_create(endpoints);
+	if (error)
+		neap_pool_destroy(&endpoints->pool);
 	if (error)
 		neap_release(endpoints->reactor, endpoints->buckets, buckets * sizeof *endpoints->buckets);
 	return error;

@@ -42,6 +42,7 @@ struct neap_rdma_endpoint_options {
 	/* While others wait for room: how long an endpoint is used at least before it makes room, and how long one must have been idle that
 	 * makes room earlier. 0: 50 ms, several times what connecting takes; 2 ms, in which one that has work is posted to again. */
 	uint64_t stay_ns, idle_ns;
+	uint64_t guest_ns; /* how long a peer's request waits for room before it is refused; 0: 500 ms */
 };
 
 /* Answers a Connection request that was kept: neap_handshake_answer of the service it came by. From a turn. */

@@ -85,17 +85,6 @@ static void keep(struct rdma_endpoint *endpoint, uint64_t ticket, bool retire)
 /* --- answers at once ------------------------------------------------------------------------------------------------------------ */
 
 /* The service frees what a reply holds. */
-static int copy(const struct rdma_message *message, struct neap_connection_message *reply)
-{
-	const struct neap_connection_message *from = &message->message;
-	*reply = *from;
-	reply->local_nic_path = strdup(from->local_nic_path);
-	reply->peer_nic_path = strdup(from->peer_nic_path);
-	reply->payload = strdup(from->payload);
-	reply->reply_msg = strdup(from->reply_msg);
-	return reply->local_nic_path && reply->peer_nic_path && reply->payload && reply->reply_msg ? NEAP_OK : NEAP_ENOMEM;
-}
-
 NEAP_PRINTF(2, 3) static int refuse(struct neap_connection_message *reply, const char *format, ...)
 {
 	struct rdma_message message;
@@ -105,7 +94,7 @@ NEAP_PRINTF(2, 3) static int refuse(struct neap_connection_message *reply, const
 	(void)vsnprintf(text, sizeof text, format, list);
 	va_end(list);
 	rdma_message_empty(&message, text);
-	return copy(&message, reply);
+	return neap_connection_copy(&message.message, reply);
 }
 
 /* One request, while it is looked at. */
@@ -130,7 +119,7 @@ static int refuse_filled(const struct asked *asked, const char *text)
 	out->has_gid = out->has_ready_ack = true;
 	memcpy(out->local_gid, view->gid.gid, sizeof out->local_gid);
 	out->local_lid = (uint16_t)view->port.lid;
-	return copy(&message, asked->reply);
+	return neap_connection_copy(&message.message, asked->reply);
 }
 
 static const char *nic_of(const char *path)
@@ -152,7 +141,7 @@ static int on_ack(const struct asked *asked)
 	if (endpoint->base.machine.state == rdma_endpoint_AWAITING_ACK)
 		neap_step(&endpoint->base.machine, rdma_endpoint_on_ACKED, 0);
 	rdma_message_empty(&message, "");
-	return copy(&message, asked->reply);
+	return neap_connection_copy(&message.message, asked->reply);
 }
 
 /* --- ends ----------------------------------------------------------------------------------------------------------------------- */
@@ -170,6 +159,7 @@ static int on_retire(const struct asked *asked)
 {
 	struct rdma_endpoint *before, *eldest = NULL;
 	struct rdma_message message;
+	(void)rdma_guests_drop(asked->endpoints, asked->request);
 	for (struct rdma_endpoint *endpoint = asked->endpoint; endpoint; endpoint = before) {
 		before = endpoint->before;
 		if (is_meant(endpoint, &asked->request->neap))
@@ -185,7 +175,7 @@ static int on_retire(const struct asked *asked)
 	if (eldest)
 		return NEAP_HANDSHAKE_LATER;
 	message_of_the_end(asked->endpoints, &message);
-	return copy(&message, asked->reply);
+	return neap_connection_copy(&message.message, asked->reply);
 }
 
 /* --- connections ---------------------------------------------------------------------------------------------------------------- */
@@ -203,8 +193,10 @@ static int take_and_keep(const struct asked *asked, struct rdma_endpoint *endpoi
 static int begin(const struct asked *asked)
 {
 	char why[NEAP_RDMA_WHY_SIZE];
-	if (!rdma_admit(asked->endpoints, asked->place, false))
-		return refuse(asked->reply, "too many endpoints here, and all of them have work (MC_MAX_EP_PER_CTX)");
+	bool first = asked->endpoints->waiting == 0 || asked->endpoints->served;
+	if (!first || !rdma_admit(asked->endpoints, asked->place, false))
+		return rdma_guest_wait(asked->endpoints, asked->place, asked->ticket, asked->request) ? NEAP_HANDSHAKE_LATER
+		                                                                                       : refuse(asked->reply, RDMA_CROWDED);
 	struct rdma_endpoint *endpoint = rdma_endpoint_begin(asked->endpoints, asked->place, asked->request->local_nic_path);
 	if (!endpoint)
 		return refuse(asked->reply, "too many endpoints here (MC_MAX_EP_PER_CTX)");
@@ -228,10 +220,10 @@ static int on_known_peer(const struct asked *asked)
 		if (!endpoint->connected)
 			return take_and_keep(asked, endpoint);
 		rdma_message_of(endpoint, peer->is_neap, &message);
-		return copy(&message, asked->reply);
+		return neap_connection_copy(&message.message, asked->reply);
 	}
 	if (same_life && request->neap.epoch < peer->epoch)
-		return refuse(asked->reply, "Received stale RDMA connection request of an earlier endpoint");
+		return refuse(asked->reply, RDMA_STALE);
 	if (endpoint->base.machine.state <= rdma_endpoint_MAKING) { /* nothing is connected yet: with the newer ones, then */
 		rdma_answer_refused(endpoint, "another request with other queue pairs has come meanwhile", false);
 		(void)rdma_half_take(endpoint, request, why, sizeof why);
@@ -256,6 +248,8 @@ static int on_connection(const struct asked *asked)
 	enum rdma_verdict verdict = rdma_half_take(&probe, asked->request, why, sizeof why);
 	if (verdict != RDMA_TAKEN)
 		return verdict == RDMA_WRONG ? refuse_filled(asked, why) : refuse(asked->reply, "%s", why);
+	if (!rdma_guests_drop(asked->endpoints, asked->request))
+		return refuse(asked->reply, RDMA_STALE);
 	if (!endpoint || endpoint->base.leaving)
 		return begin(asked);
 	if (endpoint->peer.known)

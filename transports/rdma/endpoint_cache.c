@@ -40,6 +40,7 @@ int neap_rdma_endpoints_queue_changed(struct neap_rdma_endpoints *endpoints, str
 		place = &endpoints->places[endpoints->place_count++];
 		place->queue = queue;
 		place->line = (struct neap_rdma_line){.last = &place->line.first, .endpoints = endpoints};
+		place->guests = (struct neap_rdma_line){.last = &place->guests.first, .endpoints = endpoints};
 	}
 	for (struct rdma_endpoint *endpoint = endpoints->newest; endpoint; endpoint = older) {
 		older = endpoint->older;

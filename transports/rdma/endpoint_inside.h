@@ -10,13 +10,17 @@
 #define RDMA_DESTROY_TRIES 3u
 #define RDMA_JOBS_MAX NEAP_RDMA_ENDPOINT_JOBS
 #define RDMA_TO_RTR "RTR"      /* the step in which addresses are looked at; part of what is told to peers, as the reference does */
+#define RDMA_GUESTS_MAX 32u    /* requests of peers that wait for room */
+#define RDMA_CROWDED "too many endpoints here, and all of them have work (MC_MAX_EP_PER_CTX)"
+#define RDMA_STALE "Received stale RDMA connection request of an earlier endpoint"
 #define RDMA_READS_MAX 16u    /* of one queue pair, both ways */
 
 /* One device's queue, as endpoints need it. */
 struct rdma_place {
 	struct neap_rdma_queue *queue;
 	struct rdma_endpoint *starving; /* those whose user found no room, in no order */
-	struct neap_rdma_line line;
+	struct neap_rdma_line line, guests; /* of ours that wait for room, and of peers; served by turns */
+	bool guests_next;
 	uint32_t staying; /* endpoints on it that do not leave */
 };
 
@@ -119,6 +123,8 @@ struct neap_rdma_endpoints {
 	uint32_t staying; /* in that list: not leaving */
 	uint32_t waiting, yielding; /* in the lines, and of those that stay */
 	uint32_t turn; /* the place whose line is looked at first */
+	struct neap_pool guest_pool;
+	struct rdma_guest *guests; /* all of them */
 	const struct neap_rdma_endpoint_user *served; /* it is told TURN: nobody goes before it */
 	uint64_t crowd_ns; /* when it was last said that there are more paths than places; 0: never */
 	struct neap_ready line_due;
@@ -172,6 +178,7 @@ bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *
 
 /* endpoint_line.c: who waits for room */
 void rdma_line_run(struct neap_ready *ready);
+void rdma_line_join(struct neap_rdma_line *line, const struct rdma_place *place, struct neap_rdma_endpoint_user *user);
 void rdma_line_leave(struct neap_rdma_endpoint_user *user);
 /* From when on it may make room for others, as far as is known now; UINT64_MAX: it cannot. */
 uint64_t rdma_may_go_ns(const struct rdma_endpoint *endpoint);
@@ -181,6 +188,15 @@ static inline void rdma_line_look(struct neap_rdma_endpoints *endpoints)
 	if (endpoints->waiting || endpoints->yielding)
 		neap_ready_again(endpoints->reactor, &endpoints->line_due);
 }
+
+/* endpoint_guests.c: requests of peers that wait for room */
+int rdma_guests_create(struct neap_rdma_endpoints *endpoints);
+/* False: there are too many, and it is to be refused. True: its ticket will be answered. */
+bool rdma_guest_wait(struct neap_rdma_endpoints *endpoints, struct rdma_place *place, uint64_t ticket,
+                     const struct neap_connection_message *request);
+/* Refuses those of the request's path that it is later than. False: there is one that is later than the request. */
+bool rdma_guests_drop(struct neap_rdma_endpoints *endpoints, const struct neap_connection_message *request);
+void rdma_guests_end(struct neap_rdma_endpoints *endpoints, const char *why);
 
 /* endpoint_work.c: the helper's part */
 void rdma_work_submit(struct rdma_endpoint *endpoint, struct rdma_job *job);

@@ -1,6 +1,6 @@
-/* Who waits for room: more paths are wanted than there may be endpoints. They take turns: one line for each device, the lines served in
- * turn. Those in the lines are embedded in their owners, which are bounded; what they wait for is bounded by stay_ns and by what bounds the
- * sends of those that are there. */
+/* Who waits for room: more paths are wanted than there may be endpoints. They take turns: two lines for each device, ours and the peers'
+ * (endpoint_guests.c), all of them served in turn. Ours are embedded in their owners, which are bounded; what they wait for is bounded by
+ * stay_ns and by what bounds the sends of those that are there. */
 #include "transports/rdma/endpoint_inside.h"
 
 #define SERVED_AT_ONCE 64u
@@ -21,9 +21,9 @@ static void say_crowded(struct neap_rdma_endpoints *endpoints, const struct neap
 	         queue->device->name, endpoints->options.endpoints_max, queue->device->handle.limits.qp_max);
 }
 
-void neap_rdma_endpoint_wait(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue, struct neap_rdma_endpoint_user *user)
+void rdma_line_join(struct neap_rdma_line *line, const struct rdma_place *place, struct neap_rdma_endpoint_user *user)
 {
-	struct neap_rdma_line *line = &rdma_place_of(endpoints, queue)->line;
+	struct neap_rdma_endpoints *endpoints = line->endpoints;
 	user->line = line;
 	user->next = NULL;
 	user->slot = line->last;
@@ -31,9 +31,15 @@ void neap_rdma_endpoint_wait(struct neap_rdma_endpoints *endpoints, struct neap_
 	line->last = &user->next;
 	line->count++;
 	endpoints->waiting++;
-	say_crowded(endpoints, queue);
+	say_crowded(endpoints, place->queue);
 	rdma_line_look(endpoints);
 	neap_reactor_touch(endpoints->reactor);
+}
+
+void neap_rdma_endpoint_wait(struct neap_rdma_endpoints *endpoints, struct neap_rdma_queue *queue, struct neap_rdma_endpoint_user *user)
+{
+	struct rdma_place *place = rdma_place_of(endpoints, queue);
+	rdma_line_join(&place->line, place, user);
 }
 
 void rdma_line_leave(struct neap_rdma_endpoint_user *user)
@@ -73,7 +79,8 @@ static void line_timer_due(struct neap_timer *timer, void *user)
 static bool helps(const struct rdma_endpoint *endpoint)
 {
 	const struct neap_rdma_endpoints *endpoints = endpoint->base.endpoints;
-	return endpoints->staying >= endpoints->options.endpoints_max || endpoint->place->line.first;
+	return endpoints->staying >= endpoints->options.endpoints_max || endpoint->place->line.first ||
+	       endpoint->place->guests.first;
 }
 
 static void yield(struct rdma_endpoint *endpoint)
@@ -120,12 +127,20 @@ static void relent(struct neap_rdma_endpoints *endpoints)
 
 /* --- turns ---------------------------------------------------------------------------------------------------------------------- */
 
+static struct neap_rdma_endpoint_user *first_of(const struct rdma_place *place)
+{
+	const struct neap_rdma_line *line = place->guests_next ? &place->guests : &place->line;
+	const struct neap_rdma_line *other = place->guests_next ? &place->line : &place->guests;
+	return line->first ? line->first : other->first;
+}
+
 /* Where nothing can be had any more they hear it by trying. */
 static bool serve(struct neap_rdma_endpoints *endpoints, struct rdma_place *place)
 {
-	struct neap_rdma_endpoint_user *user = place->line.first;
+	struct neap_rdma_endpoint_user *user = first_of(place);
 	if (!user || (place->queue->usable && !endpoints->closing && !rdma_has_room(endpoints, place)))
 		return false;
+	place->guests_next = user->line == &place->line;
 	rdma_line_leave(user);
 	endpoints->served = user;
 	user->told(user, NEAP_RDMA_TURN);
