@@ -297,6 +297,25 @@ START_TEST(a_guest_has_its_turn)
 }
 END_TEST
 
+/* What a peer does over it is not seen here: it has as much time as one of ours. */
+START_TEST(who_has_just_come_stays)
+{
+	begin();
+	nodes[0].endpoints->options.endpoints_max = 1;
+	nodes[0].endpoints->options.stay_ns = 500 * MS;
+	nodes[0].endpoints->options.guest_ns = 5000 * MS;
+	ck_assert_int_eq(ask(request_of("100,101", "")), NEAP_HANDSHAKE_LATER);
+	until_state(rdma_endpoint_READY);
+	ck_assert_int_eq(ask(of_neap("200,201", 9, 3, ANOTHER)), NEAP_HANDSHAKE_LATER);
+	rig_pass(400 * MS);
+	ck_assert_uint_eq(nodes[0].endpoints->guest_pool.used, 1);
+	ck_assert_uint_eq(only()->peer.numbers[0], 100);
+	rig_pass(200 * MS);
+	ck_assert_uint_eq(only()->peer.numbers[0], 200);
+	end();
+}
+END_TEST
+
 static uint32_t turns_before_the_guest;
 
 static void note_turn(struct user *user, enum neap_rdma_news news)
@@ -753,6 +772,7 @@ int main(void)
 	tcase_add_test(asked, too_many_wait);
 	tcase_add_test(asked, no_room_for_another);
 	tcase_add_test(asked, a_guest_has_its_turn);
+	tcase_add_test(asked, who_has_just_come_stays);
 	tcase_add_test(asked, guests_and_our_own_take_turns);
 	tcase_add_test(asked, a_guest_that_is_later);
 	tcase_add_test(asked, too_many_guests);

@@ -456,7 +456,7 @@ int neap_rdma_endpoint_use(struct neap_rdma_endpoints *endpoints, struct neap_rd
 	bool begin = !endpoint || endpoint->base.leaving;
 	if (begin) {
 		bool first = endpoints->waiting == 0 || endpoints->served == user;
-		if (!first || !rdma_admit(endpoints, place, true))
+		if (!first || !rdma_admit(endpoints, place))
 			return NEAP_EAGAIN;
 		endpoint = rdma_endpoint_begin(endpoints, place, path);
 		if (!endpoint)

@@ -194,7 +194,7 @@ static int begin(const struct asked *asked)
 {
 	char why[NEAP_RDMA_WHY_SIZE];
 	bool first = asked->endpoints->waiting == 0 || asked->endpoints->served;
-	if (!first || !rdma_admit(asked->endpoints, asked->place, false))
+	if (!first || !rdma_admit(asked->endpoints, asked->place))
 		return rdma_guest_wait(asked->endpoints, asked->place, asked->ticket, asked->request) ? NEAP_HANDSHAKE_LATER
 		                                                                                       : refuse(asked->reply, RDMA_CROWDED);
 	struct rdma_endpoint *endpoint = rdma_endpoint_begin(asked->endpoints, asked->place, asked->request->local_nic_path);

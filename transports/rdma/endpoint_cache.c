@@ -140,14 +140,14 @@ void rdma_endpoint_makes_room(struct rdma_endpoint *endpoint, const char *whom)
 }
 
 /* `place`: only of that one; NULL: of any. */
-static bool retire_one(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, bool gently)
+static bool retire_one(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place)
 {
 	uint64_t now_ns = neap_now(endpoints->reactor);
 	uint32_t steps = 4 * endpoints->staying < LOOKED_AT_MAX ? 4 * endpoints->staying : LOOKED_AT_MAX;
 	for (; steps > 0; steps--) {
 		struct rdma_endpoint *at = endpoints->hand ? endpoints->hand : endpoints->oldest;
 		endpoints->hand = at->newer;
-		if ((place && at->place != place) || !at->base.usable || at->base.owed || (gently && rdma_may_go_ns(at) > now_ns))
+		if ((place && at->place != place) || !at->base.usable || at->base.owed || rdma_may_go_ns(at) > now_ns)
 			continue;
 		if (at->chances) {
 			at->chances >>= 1;
@@ -172,11 +172,11 @@ bool rdma_has_room(const struct neap_rdma_endpoints *endpoints, const struct rdm
 	       endpoints->pool.used < endpoints->pool.capacity;
 }
 
-bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, bool gently)
+bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place)
 {
 	if (!has_queue_pairs(endpoints, place))
-		(void)retire_one(endpoints, place, gently);
+		(void)retire_one(endpoints, place);
 	else if (endpoints->staying >= endpoints->options.endpoints_max)
-		(void)retire_one(endpoints, NULL, gently);
+		(void)retire_one(endpoints, NULL);
 	return rdma_has_room(endpoints, place);
 }

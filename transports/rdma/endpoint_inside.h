@@ -173,8 +173,8 @@ void rdma_list_put(struct rdma_endpoint *endpoint);
 void rdma_list_take(struct rdma_endpoint *endpoint);
 void rdma_endpoint_makes_room(struct rdma_endpoint *endpoint, const char *whom);
 bool rdma_has_room(const struct neap_rdma_endpoints *endpoints, const struct rdma_place *place);
-/* The same, or makes some: by the end of one that is idle. `gently`: only of one that has had its time. */
-bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place, bool gently);
+/* The same, or makes some: by the end of one that is idle and has had its time. */
+bool rdma_admit(struct neap_rdma_endpoints *endpoints, const struct rdma_place *place);
 
 /* endpoint_line.c: who waits for room */
 void rdma_line_run(struct neap_ready *ready);
