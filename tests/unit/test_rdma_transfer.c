@@ -599,20 +599,26 @@ START_TEST(nobody_answers_for_a_while)
 END_TEST
 
 /* A stranger listens at its port who takes connections and says nothing. */
-START_TEST(the_descriptor_is_not_answered)
+static int stranger_at(uint16_t port)
 {
-	const struct neap_engine_options options = {.connect_timeout_ms = 3000, .handshake_timeout_ms = 400};
 	const int on = 1;
-	begin_with(1, 4, &options);
-	load(1);
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(neap_engine_handshake_port(rig.sides[1].engine)),
-	                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	rdma_engine_rig_close(&rig, 1);
-	rdma_engine_rig_pass(&rig, SECOND);
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	ck_assert_int_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
 	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
 	ck_assert_int_eq(listen(listener, 16), 0);
+	return listener;
+}
+
+START_TEST(the_descriptor_is_not_answered)
+{
+	const struct neap_engine_options options = {.connect_timeout_ms = 3000, .handshake_timeout_ms = 400};
+	begin_with(1, 4, &options);
+	load(1);
+	uint16_t port = neap_engine_handshake_port(rig.sides[1].engine);
+	rdma_engine_rig_close(&rig, 1);
+	rdma_engine_rig_pass(&rig, SECOND);
+	int listener = stranger_at(port);
 	neap_batch_id batch = submit(NEAP_READ, 0, 0, 4096);
 	rdma_engine_rig_pass(&rig, 450 * MS + (uint64_t)_i * 90 * MS);
 	if (_i % 2)
@@ -622,6 +628,29 @@ START_TEST(the_descriptor_is_not_answered)
 	(void)wait_for(1, 5 * SECOND);
 	(void)close(listener);
 	end();
+}
+END_TEST
+
+/* Who was to be told of the end of a connection does not answer, and the engine is closed: nothing depends on the answer any more. */
+START_TEST(the_end_is_not_answered)
+{
+	const struct neap_engine_options options = {.handshake_timeout_ms = 20000, .drain_timeout_ms = 200};
+	struct rdma_endpoint *endpoint;
+	uint32_t index = 0;
+	begin_with(1, 4, &options);
+	load(1);
+	uint16_t port = neap_engine_handshake_port(rig.sides[1].engine);
+	rdma_engine_rig_close(&rig, 1);
+	int listener = stranger_at(port);
+	while ((endpoint = neap_pool_next(&rdma_engine_rig_of(&rig, 0)->endpoints->pool, &index)) != NULL)
+		rdma_endpoint_makes_room(endpoint, "a test");
+	if (_i)
+		rdma_engine_rig_pass(&rig, 100 * MS);
+	uint64_t begun_ns = rig.now_ns;
+	rdma_engine_rig_close(&rig, 0);
+	ck_assert_uint_le(rig.now_ns - begun_ns, 200 * MS);
+	end();
+	(void)close(listener);
 }
 END_TEST
 
@@ -757,6 +786,7 @@ int main(void)
 	tcase_add_test(tests, nobody_is_there);
 	tcase_add_loop_test(tests, nobody_answers_for_a_while, 0, 16);
 	tcase_add_loop_test(tests, the_descriptor_is_not_answered, 0, 10);
+	tcase_add_loop_test(tests, the_end_is_not_answered, 0, 2);
 	tcase_add_test(tests, a_probe_that_fails);
 	const char *seeds = getenv("NEAP_RDMA_SEEDS");
 	int usual = getenv("NEAP_FULL") ? 400 : getenv("CK_TIMEOUT_MULTIPLIER") ? 6 : 20;

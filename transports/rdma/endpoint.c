@@ -209,7 +209,7 @@ static void destroyed(struct rdma_endpoint *endpoint)
 	rdma_answer_retired(endpoint);
 	rdma_map_take(endpoint);
 	rdma_fences_look(base->endpoints);
-	bool fence = base->wants_fence && base->peer_is_neap && endpoint->has_address && endpoint->connected;
+	bool fence = base->wants_fence && base->peer_is_neap && endpoint->has_address && endpoint->connected && !base->endpoints->hurried;
 	neap_step(&base->machine, fence ? rdma_endpoint_on_DESTROYED_FENCE : rdma_endpoint_on_DESTROYED, 0);
 }
 
@@ -534,6 +534,19 @@ void neap_rdma_endpoints_retire(struct neap_rdma_endpoints *endpoints, const cha
 	uint32_t index = 0;
 	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
 		rdma_endpoint_fail(endpoint, NEAP_CAUSE_NONE, "%s", why);
+	neap_reactor_touch(endpoints->reactor);
+}
+
+void neap_rdma_endpoints_hurry(struct neap_rdma_endpoints *endpoints)
+{
+	struct rdma_endpoint *endpoint;
+	uint32_t index = 0;
+	endpoints->hurried = true;
+	while ((endpoint = neap_pool_next(&endpoints->pool, &index)) != NULL)
+		if (endpoint->base.machine.state == rdma_endpoint_FENCING && endpoint->call) {
+			rdma_hang_up(endpoint);
+			neap_step(&endpoint->base.machine, rdma_endpoint_on_CALLED, 0);
+		}
 	neap_reactor_touch(endpoints->reactor);
 }
 

@@ -165,6 +165,9 @@ void neap_rdma_endpoint_retire(struct neap_rdma_endpoint *endpoint, enum neap_ca
 /* The same for all that there are, without blame. */
 void neap_rdma_endpoints_retire(struct neap_rdma_endpoints *endpoints, const char *why);
 
+/* What was under way will not be repeated: no peer is asked to end its half any more, and answers are not waited for. */
+void neap_rdma_endpoints_hurry(struct neap_rdma_endpoints *endpoints);
+
 /* Keeps a peer from reaching us by what it has: all endpoints of that process are retired, and `done` is called from a turn when their
  * queue pairs are destroyed. Then it is told, if it can be, so that it does not find one path after the other dead. It may connect anew;
  * it learns then that grants of ours from before do not go over what comes after (peer_fence).

@@ -138,6 +138,7 @@ struct neap_rdma_endpoints {
 	struct neap_rdma_fence *fences; /* whose queue pairs are being destroyed */
 	struct neap_ready fences_due;
 	bool stray; /* a queue pair could not be destroyed */
+	bool hurried; /* nobody is asked to end its half */
 	bool closing;
 	void (*closed)(void *user);
 	void *closed_user;

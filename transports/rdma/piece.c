@@ -181,6 +181,8 @@ static void settle(struct neap_rdma_rail *rail, struct neap_rdma_piece *piece, b
 	bool quiet = !piece->write || fenced || was_refused(piece->status);
 	request->unsure = true;
 	request->may_land |= !quiet;
+	if (!request->stopped && peer->leaving)
+		neap_rdma_request_stop(peer, request, NEAP_CANCELED, peer->leave_cause, 0);
 	if (!request->stopped && !quiet && peer->is_neap)
 		neap_rdma_request_stop(peer, request, NEAP_TIMEOUT, cause_of(rail, piece), 0);
 	else if (!request->stopped && !may_be_repeated(peer, piece))

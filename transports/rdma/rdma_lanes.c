@@ -168,6 +168,8 @@ static void initiator_closed(void *user)
 void neap_rdma_lanes_close(struct neap_rdma *rdma, void (*closed)(struct neap_rdma *rdma))
 {
 	rdma->lanes_closed = closed;
+	if (rdma->endpoints)
+		neap_rdma_endpoints_hurry(rdma->endpoints);
 	if (rdma->initiator)
 		neap_rdma_initiator_close(rdma->initiator, initiator_closed, rdma);
 	else
