@@ -354,6 +354,25 @@ START_TEST(the_peer_makes_room_for_others)
 }
 END_TEST
 
+/* A peer that takes each connection and ends it before a piece has gone over it: the time for connecting bounds that too. */
+START_TEST(the_peer_makes_room_again_and_again)
+{
+	const struct neap_engine_options options = {.connect_timeout_ms = 3000};
+	begin_with(1, 4, &options);
+	submit(NEAP_WRITE, 0, 0, 4096);
+	for (uint64_t until = rig.now_ns + 30 * SECOND; !requests[0].ends && rig.now_ns < until; rdma_engine_rig_pass(&rig, MS / 20)) {
+		struct rdma_endpoint *endpoint;
+		uint32_t index = 0;
+		while ((endpoint = neap_pool_next(&rdma_engine_rig_of(&rig, 1)->endpoints->pool, &index)) != NULL)
+			if (endpoint->connected)
+				rdma_endpoint_makes_room(endpoint, "a test");
+	}
+	ck_assert_msg(requests[0].ends == 1, "it goes on for ever; %s", rig.log);
+	ck_assert_uint_eq(requests[0].outcome.status, NEAP_FAILED);
+	end();
+}
+END_TEST
+
 /* Status 9 has other reasons where the MTU is agreed. */
 START_TEST(an_invalid_request_is_explained)
 {
@@ -774,6 +793,7 @@ int main(void)
 	tcase_add_loop_test(tests, a_port_goes_down_under_load_and_comes_back, 0, 4);
 	tcase_add_loop_test(tests, an_invalid_request_is_explained, 0, 2);
 	tcase_add_test(tests, the_peer_makes_room_for_others);
+	tcase_add_test(tests, the_peer_makes_room_again_and_again);
 	tcase_add_test(tests, a_rail_that_failed_is_probed_before_it_carries);
 	tcase_add_loop_test(tests, a_device_is_lost_under_load, 0, 4);
 	tcase_add_test(tests, connections_that_are_torn_down_are_made_again);

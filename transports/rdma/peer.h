@@ -84,6 +84,7 @@ struct neap_rdma_rail {
 	bool paused;           /* not to be chosen now */
 	bool wished;           /* to be opened when what goes over others now is posted */
 	bool stale;            /* the descriptor no longer has this device: to be ended */
+	bool carried;          /* a piece of a request has succeeded since it was opened */
 	uint8_t failures;      /* in a row */
 	uint8_t cause;         /* of the latest */
 	uint8_t trouble;       /* enum neap_verbs_status that broke it first; NEAP_WC_SUCCESS: none yet */

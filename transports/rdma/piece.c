@@ -77,13 +77,14 @@ void neap_rdma_piece_succeeded(struct neap_rdma_rail *rail, struct neap_rdma_pie
 	off_the_device(rail, piece);
 	peer->initiator->device_moved[rail->local] += piece->length;
 	rail->failures = 0;
-	peer->failures = 0;
-	peer->outage_ns = 0;
 	if (!piece->request) {
 		neap_rdma_piece_free(peer, piece);
 		neap_step(&rail->machine, rdma_rail_on_PROVEN, 0);
 		return;
 	}
+	rail->carried = true;
+	peer->failures = 0;
+	peer->outage_ns = 0;
 	piece->request->done += piece->length;
 	neap_rdma_piece_drop(peer, piece);
 }

@@ -36,12 +36,20 @@ static bool has_writes(const struct neap_rdma_rail *rail)
 	return false;
 }
 
+/* A peer that ends a connection on which nothing is under way has had another use for its place: that is no failure. But one that ends
+ * each before it has carried anything that waits for it would be tried without end. */
+static bool made_room(const struct neap_rdma_rail *rail)
+{
+	const struct neap_rdma_peer *peer = rail->peer;
+	bool in_vain = !rail->carried && (peer->again.first || peer->queued.first);
+	return rail->user.endpoint->cause == NEAP_CAUSE_PEER_CLOSED && neap_rdma_rail_holds(rail) == 0 && !in_vain;
+}
+
 static void on_leaving(struct neap_rdma_rail *rail)
 {
 	struct neap_rdma_endpoint *endpoint = rail->user.endpoint;
 	rail->open = false;
-	/* A peer that ends a connection on which nothing is under way has had another use for its place: that is no failure. */
-	rail->cause = endpoint->cause == NEAP_CAUSE_PEER_CLOSED && !rail->pieces.first ? NEAP_CAUSE_NONE : endpoint->cause;
+	rail->cause = made_room(rail) ? NEAP_CAUSE_NONE : endpoint->cause;
 	neap_rdma_checks_drop(rail);
 	endpoint->wants_fence |= has_writes(rail);
 	if (rail->cause != NEAP_CAUSE_NONE)
@@ -182,6 +190,7 @@ static void do_open(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	rail->trouble = NEAP_WC_SUCCESS;
 	rail->cause = NEAP_CAUSE_NONE;
+	rail->carried = false;
 	fill_target(rail, &target);
 	int error = neap_rdma_endpoint_use(rail->peer->initiator->ground.endpoints, rail->queue, &target, &rail->user);
 	if (error == NEAP_EAGAIN)
