@@ -147,9 +147,9 @@ static bool holds(const struct neap_announcer *announcer)
 	return announcer->options.next(announcer->options.user, &cursor, &value);
 }
 
-/* At once, and then each minute: it is tried every second at least. */
-static void complain(struct neap_announcer *announcer, int error)
+void announcer_complain(struct neap_announcer *announcer, const char *what_not, int error)
 {
+	const char *at = announcer->options.at;
 	const char *what = error == NEAP_STORE_RPC_FAIL ? "it is not reached"
 	                   : error > NEAP_EAGAIN        ? neap_store_error_text(error)
 	                                                : neap_error_text(error);
@@ -157,8 +157,17 @@ static void complain(struct neap_announcer *announcer, int error)
 		return;
 	announcer->complained_of = error;
 	announcer->quiet_until_ns = announcer_after(announcer, COMPLAINT_MS);
-	neap_log(announcer->reactor, NEAP_LOG_WARNING, "announcer", "the directory does not register this client: %s; it is being tried on",
-	         what);
+	neap_log(announcer->reactor, NEAP_LOG_WARNING, "announcer", "the directory%s%s does not %s this client: %s; it is being tried on",
+	         at ? " at " : "", at ? at : "", what_not, what);
+}
+
+void announcer_relieved(struct neap_announcer *announcer)
+{
+	const char *at = announcer->options.at;
+	if (announcer->complained_of)
+		neap_log(announcer->reactor, NEAP_LOG_INFO, "announcer", "the directory%s%s hears this client again", at ? " at " : "",
+		         at ? at : "");
+	announcer->complained_of = 0;
 }
 
 static void enrolled(struct neap_key_call *call, int error)
@@ -167,14 +176,14 @@ static void enrolled(struct neap_key_call *call, int error)
 	const struct neap_key_register *answer = &call->as.register_;
 	if (!error) {
 		announcer->unknown = false;
-		announcer->complained_of = 0;
+		announcer_relieved(announcer);
 		announcer->stats.registrations++;
 		announcer->stats.registered = true;
 		announcer->owed = announcer->owed || answer->announce_all;
 		announcer->epoch = answer->epoch;
 		announcer_beat_begin(announcer);
 	} else {
-		complain(announcer, error);
+		announcer_complain(announcer, "register", error);
 	}
 	end_call(announcer, error);
 }

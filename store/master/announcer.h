@@ -33,6 +33,7 @@ struct neap_announcer_cursor {
 
 struct neap_announcer_options {
 	struct neap_key_directory directory;
+	const char *at; /* HOST:PORT of the directory, for the log; NULL: not known; stays valid */
 	struct neap_key_client client;
 	uint64_t start;
 	char host[NEAP_KEY_HOST_SIZE];

@@ -48,10 +48,13 @@ static void done(struct neap_key_call *call, int error)
 	announcer->beat.under_way = false;
 	begin_wait(announcer);
 	announcer->stats.reached = !error;
-	if (error)
+	if (error) {
 		announcer->stats.beats_failed++;
-	else
+		announcer_complain(announcer, "hear", error);
+	} else {
+		announcer_relieved(announcer);
 		learn(announcer, &call->as.heartbeat);
+	}
 }
 
 /* A directory that has gone is to be noticed within a few beats. */

@@ -112,6 +112,10 @@ void announcer_look(struct neap_announcer *announcer);
 void announcer_owe(struct neap_announcer *announcer);
 /* The directory does not know us. */
 void announcer_stranger(struct neap_announcer *announcer);
+/* Logs what the directory does not do for us: at once, and then each minute, for it is tried every second at least. */
+void announcer_complain(struct neap_announcer *announcer, const char *what_not, int error);
+/* It does again. */
+void announcer_relieved(struct neap_announcer *announcer);
 static inline uint64_t announcer_after(const struct neap_announcer *announcer, uint32_t ms)
 {
 	return neap_now(announcer->reactor) + ms * UINT64_C(1000000);

@@ -130,6 +130,7 @@ int node_announcer_open(struct neap_store *store, uint32_t heartbeat_ms, uint32_
 {
 	struct neap_announcer_options options = {
 		.directory = store->directory,
+		.at = store->has_master ? store->master : NULL,
 		.client = store->client,
 		.start = neap_wall_us(store->reactor),
 		.port = store->rpc_port,

@@ -521,10 +521,18 @@ class Faults(unittest.TestCase):
     def test_a_client_waits_for_its_master(self):
         with Cluster(1) as group:
             group.master.kill()
-            lonely = group.add()
+            at = "the directory at 127.0.0.1:%d does not " % group.port
+            until("it is said", lambda: at + "hear this client: it is not reached" in group.clients[0].said())
+            lonely = group.add("--heartbeat_ms=100", env={"MC_LOG_LEVEL": "INFO"})
             self.assertIn("health DEGRADED", lonely.line)
+            self.assertIn(at + "register this client", lonely.said())
             group.restart_master()
             until("both are known", lambda: all(client.is_full() for client in group.clients))
+            self.assertEqual(group.clients[0].said().count(at), 1)  # and not every second
+            group.master.signal(signal.SIGSTOP)
+            until("it is said", lambda: at + "hear" in lonely.said())
+            group.master.signal(signal.SIGCONT)
+            until("its end is said too", lambda: "the directory at 127.0.0.1:%d hears this client again" % group.port in lonely.said())
 
 
 if __name__ == "__main__":
