@@ -376,10 +376,11 @@ static int run(void)
 		app_error(&program, "%s", why);
 		return APP_START;
 	}
-	if (!app_stop_at(&program, &master.host))
-		return APP_START;
+	int result = app_stop_at(&program, &master.host);
+	if (result >= 0)
+		return result;
 	app_trace_start(&master.trace, &master.host, given.trace_file);
-	int result = announce();
+	result = announce();
 	if (result >= 0)
 		return result;
 	app_host_wait(&master.host, &master.host.ended, 0); /* until a signal */

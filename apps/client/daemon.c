@@ -183,8 +183,9 @@ int client_daemon(int argc, char **argv)
 		client_options_release(&daemon.options);
 		return result;
 	}
-	bool open = open_memory(&daemon) && open_store(&daemon) && open_services(&daemon) && app_stop_at(&client_program, &daemon.host);
-	result = open ? serve(&daemon) : APP_START;
+	result = open_memory(&daemon) && open_store(&daemon) && open_services(&daemon) ? app_stop_at(&client_program, &daemon.host) : APP_START;
+	if (result < 0)
+		result = serve(&daemon);
 	if (daemon.host.interrupted) /* a second signal: now */
 		return result;
 	if (!close_all(&daemon))

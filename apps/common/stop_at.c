@@ -107,14 +107,16 @@ static bool watch(const struct app_program *program, const struct app_host *host
 	return true;
 }
 
-bool app_stop_at(const struct app_program *program, struct app_host *host)
+int app_stop_at(const struct app_program *program, struct app_host *host)
 {
 	const char *stop_at = getenv("NEAP_STOP_AT"), *kill_at = getenv("NEAP_KILL_AT");
 	bool stops = stop_at && *stop_at, kills = kill_at && *kill_at;
 	if (stops && kills) {
 		app_error(program, "NEAP_STOP_AT and NEAP_KILL_AT are both set; one process can do one of them");
-		return false;
+		return APP_USAGE;
 	}
 	stop.number = stops ? SIGSTOP : SIGKILL;
-	return !(stops || kills) || watch(program, host, stops ? "NEAP_STOP_AT" : "NEAP_KILL_AT", stops ? stop_at : kill_at);
+	if ((stops || kills) && !watch(program, host, stops ? "NEAP_STOP_AT" : "NEAP_KILL_AT", stops ? stop_at : kill_at))
+		return APP_USAGE;
+	return -1;
 }

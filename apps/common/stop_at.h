@@ -12,8 +12,8 @@
 #include "apps/common/flags.h"
 #include "apps/common/host.h"
 
-/* Once all that has machines is open, before the loop runs. Without the variables nothing is done and nothing costs anything. False
- * after a message when a variable cannot be followed. Once in a process. */
-bool app_stop_at(const struct app_program *program, struct app_host *host);
+/* Once all that has machines is open, before the loop runs. Without the variables nothing is done and nothing costs anything. -1, or
+ * APP_USAGE after a message when a variable cannot be followed. Once in a process. */
+int app_stop_at(const struct app_program *program, struct app_host *host);
 
 #endif

@@ -478,7 +478,7 @@ class States(unittest.TestCase):
                           ({"NEAP_STOP_AT": "announcer.READY", "NEAP_KILL_AT": "announcer.READY"}, "both set")):
             done = tool.run_program("neap-client", "--port=0", "--client_rpc_port=0", "--http_port=0",
                                     "--master_server_address=127.0.0.1:%d" % port, env=env)
-            self.assertEqual(done.returncode, 3, done)
+            self.assertEqual(done.returncode, 2, done)
             self.assertIn(word, done.stderr)
 
 

@@ -223,8 +223,9 @@ int main(int argc, char **argv)
 		return APP_START;
 	}
 	struct app_host host = {.reactor = tool.reactor}; /* and no libev: "at the end of the turn" is not for us */
-	if (!app_stop_at(&program, &host))
-		return APP_USAGE;
+	int stops = app_stop_at(&program, &host);
+	if (stops >= 0)
+		return stops;
 	tool_ready(&tool);
 	(void)neap_engine_publish_watch(tool.engine, on_publication, NULL);
 	run();
