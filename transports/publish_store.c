@@ -124,7 +124,7 @@ static void gave_up(struct neap_timer *timer, void *user)
 	struct neap_engine *engine = user;
 	(void)timer;
 	neap_log(engine->reactor, NEAP_LOG_WARNING, "metadata",
-	         "%s did not answer within drain_timeout_ms (%u): segment '%.80s' stays there until its name is used again",
+	         "%s did not answer within drain_timeout_ms (%u): what it has of segment '%.80s' stays there until its name is used again",
 	         engine->backend->where, engine->options.drain_timeout_ms, engine->name);
 	neap_publisher_destroy(engine->publisher);
 	engine->publisher = NULL;

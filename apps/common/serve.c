@@ -118,8 +118,11 @@ int app_publish(const struct app_program *program, struct app_host *host, double
 		return -1;
 	if (host->interrupted)
 		return APP_START;
-	app_error(program, "%s%s", publication.why[0] ? publication.why : "the segment is not published",
-	          told ? "" : "; waited --publish_seconds for it");
+	const char *why = publication.why[0] ? publication.why : "the segment is not published: the metadata server has not answered yet";
+	if (told)
+		app_error(program, "%s", why);
+	else
+		app_error(program, "%s; waited %g s for it (--publish_seconds, --metadata_server)", why, seconds);
 	return APP_START;
 }
 

@@ -138,7 +138,7 @@ class Programs(unittest.TestCase):
         port = tool.free_port()
         done = tool.run_program("neap-example", "--buffer_size=1M", "--metadata_server=redis://127.0.0.1:%d" % port, "--publish_seconds=0.5")
         self.assertEqual(done.returncode, START)
-        self.assertIn("--publish_seconds", done.stderr)
+        self.assertIn("waited 0.5 s for it (--publish_seconds", done.stderr)
         self.assertIn("redis://127.0.0.1:%d" % port, done.stderr)
 
     # --- transfers
