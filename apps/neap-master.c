@@ -6,6 +6,7 @@
 #include "apps/common/stop_at.h"
 #include "apps/master/master.h"
 #include "reactor/address.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -253,8 +254,11 @@ static int open_rpc(uint64_t epoch, char *why, size_t why_size)
 	int error = neap_rpc_server_create(&master.rpc, master.host.reactor, &address, handlers, count, &options, master.service,
 	                                   &system_errno, detail, sizeof detail);
 	if (error)
-		snprintf(why, why_size, "--rpc_address=%s --rpc_port=%" PRIu64 ": %s", host, given.rpc_port,
-		         detail[0] ? detail : system_errno ? strerror(system_errno) : neap_error_text(error));
+		snprintf(why, why_size, "--rpc_address=%s --rpc_port=%" PRIu64 ": %s%s", host, given.rpc_port,
+		         detail[0] ? detail : system_errno ? strerror(system_errno) : neap_error_text(error),
+		         system_errno == EADDRINUSE      ? "; is another neap-master running? Choose another port, or 0 for a free one"
+		         : system_errno == EADDRNOTAVAIL ? "; name an address of this machine (`ip addr` lists them)"
+		                                         : "");
 	return error;
 }
 

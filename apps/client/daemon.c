@@ -53,7 +53,11 @@ static bool open_store(struct daemon *daemon)
 	options->ready = on_ready;
 	options->user = daemon;
 	if (neap_store_create(&daemon->store, daemon->host.engine, options, why, sizeof why)) {
-		app_error(&client_program, "%s", why);
+		static const char port[] = "rpc_port: "; /* as the library calls it */
+		if (!strncmp(why, port, sizeof port - 1))
+			app_error(&client_program, "--client_rpc_port=%llu: %s", (unsigned long long)options->rpc_port, why + sizeof port - 1);
+		else
+			app_error(&client_program, "%s", why);
 		return false;
 	}
 	return true;

@@ -1,5 +1,6 @@
 #include "apps/client/options.h"
 #include "apps/common/reach.h"
+#include "reactor/address.h"
 #include "store/tier/config.h"
 #include <errno.h>
 #include <stdio.h>
@@ -56,7 +57,8 @@ static const struct app_flag flags[] = {
 	 "where to listen for them; not given: at the address that host means"},
 	{"protocol", APP_FLAG_TEXT, &o.protocol, NULL, 0, 0,
 	 "the transport of values: tcp; rdma: over RDMA devices where both sides have them; auto: without a word when there are none"},
-	{"device_names", APP_FLAG_TEXT, &o.device_names, NULL, 0, 0, "a comma list of the RDMA devices that may be used; not used with tcp"},
+	{"device_names", APP_FLAG_TEXT, &o.device_names, NULL, 0, 0,
+	 "a comma list of the RDMA devices that may be used; not given: MC_TE_FILTERS, or all; not used with tcp"},
 	{"metadata_server", APP_FLAG_TEXT, &o.metadata_server, NULL, 0, 0,
 	 "where segments are published: etcd://HOST:PORT,..., redis://HOST:PORT, http(s)://HOST:PORT/PATH; P2PHANDSHAKE: by asking peers"},
 	{"handshake_port", APP_FLAG_NUMBER, &o.handshake_port, NULL, 0, 65535, "of the transfer engine; 0: a free one"},
@@ -146,6 +148,11 @@ static bool share_parse(const char *text, double *share_p)
 	return *text && !*end && !errno && *share_p >= 0 && *share_p <= 1;
 }
 
+static bool is_alone(void)
+{
+	return !*o.master || !strcasecmp(o.master, "none");
+}
+
 static int check_modes(void)
 {
 	if (!strcasecmp(o.deployment_mode, "Centralization")) {
@@ -170,6 +177,10 @@ static int check_modes(void)
 		app_error(&client_program, "--master_server_address=%s: this build finds its master by HOST:PORT alone", o.master);
 		return APP_USAGE;
 	}
+	char why[160];
+	struct neap_host_port master;
+	if (!is_alone() && (neap_host_port_parse(o.master, 0, &master, why, sizeof why) || !master.has_port))
+		return wrong("master_server_address", o.master, "HOST:PORT, as neap-master says when it starts, or none");
 	return -1;
 }
 
@@ -181,8 +192,11 @@ static int check_numbers(void)
 	if (!share_parse(o.local_write_waterline, &placement->local_write_waterline))
 		return wrong("local_write_waterline", o.local_write_waterline, "0 to 1");
 	placement->set = true;
-	if (o.lease_ms && o.lease_ms < 100)
-		return wrong("p2p_key_lease_duration_ms", "1 to 99", "0 (5000), 100 to 3600000");
+	if (o.lease_ms && o.lease_ms < 100) {
+		char value[24];
+		snprintf(value, sizeof value, "%llu", (unsigned long long)o.lease_ms);
+		return wrong("p2p_key_lease_duration_ms", value, "0 (5000), 100 to 3600000");
+	}
 	uint64_t ports[] = {o.port, o.client_rpc_port, o.http ? o.http_port : 0, o.handshake_port, o.data_port};
 	static const char *const names[] = {"port", "client_rpc_port", "http_port", "handshake_port", "data_port"};
 	for (size_t i = 0; i < 5; i++)
@@ -294,8 +308,7 @@ static int set_engine(void)
 static void set_store(void)
 {
 	struct neap_store_options *store = &o.store;
-	bool alone = !*o.master || !strcasecmp(o.master, "none");
-	store->master = alone ? NULL : o.master;
+	store->master = is_alone() ? NULL : o.master;
 	store->host = o.host;
 	store->bind_address = o.engine.bind_address;
 	store->rpc_port = (uint16_t)o.client_rpc_port;

@@ -21,7 +21,7 @@ static bool json, quiet;
 
 static const struct app_flag flags[] = {
 	{"trace", APP_FLAG_TEXT, &trace_path, NULL, 0, 0, "the trace: a JSON object a line, with `timestamp` (ms) and `hash_ids`"},
-	{"minutes", APP_FLAG_SECONDS, &minutes, NULL, 0, 1000000, "of the trace, from its begin"},
+	{"minutes", APP_FLAG_SECONDS, &minutes, "=MINUTES", 0, 1000000, "of the trace, from its begin"},
 	{"seconds", APP_FLAG_SECONDS, &seconds, NULL, 0, 86400, "time for each direction; then it ends where it is"},
 	{"block", APP_FLAG_SIZE, &block_bytes, NULL, 512, UINT64_C(64) << 20, "bytes of each value"},
 	{"concurrency", APP_FLAG_NUMBER, &concurrency, NULL, 1, CONCURRENCY_MAX, "blocks under way at once"},

@@ -94,7 +94,7 @@ static const char *argument_word(const struct app_flag *flag)
 	case APP_FLAG_SIZE: return "=BYTES";
 	case APP_FLAG_SIZES: return flag->choices ? flag->choices : "=BYTES,...";
 	case APP_FLAG_NUMBER: return "=N";
-	case APP_FLAG_SECONDS: return "=SECONDS";
+	case APP_FLAG_SECONDS: return flag->choices ? flag->choices : "=SECONDS"; /* "=MINUTES": another unit */
 	case APP_FLAG_SWITCH: return "";
 	}
 	return "";
@@ -283,7 +283,7 @@ static int set_seconds(const struct app_program *program, const struct app_flag 
 	errno = 0;
 	double seconds = strtod(value, &end);
 	if (!*value || *end || errno || !(seconds >= 0 && seconds <= 1e9))
-		return bad_value(program, flag, value, "seconds such as 0.5 or 10");
+		return bad_value(program, flag, value, flag->choices ? "a number such as 0.5 or 10" : "seconds such as 0.5 or 10");
 	if (seconds < (double)flag->min || (flag->max && seconds > (double)flag->max))
 		return out_of_range(program, flag, value);
 	*(double *)flag->value = seconds;
@@ -306,7 +306,7 @@ static int set(const struct app_program *program, const struct app_flag *flag, c
 		break;
 	case APP_FLAG_NUMBER:
 		if (!number_parse(value, &number, &end) || *end)
-			return bad_value(program, flag, value, "a number");
+			return out_of_range(program, flag, value);
 		break;
 	case APP_FLAG_SWITCH:
 		if (strcmp(value, "true") && strcmp(value, "false") && strcmp(value, "1") && strcmp(value, "0"))

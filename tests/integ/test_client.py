@@ -290,17 +290,20 @@ class Programs(unittest.TestCase):
 
     def test_wrong_flags_name_value_and_range(self):
         for arguments, words in (
-                (["--port=65536"], ["--port=65536", "0 to 65535"]), (["--lock_shard_count=1000"], ["power of two"]),
-                (["--p2p_key_lease_duration_ms=99"], ["--p2p_key_lease_duration_ms", "100 to 3600000"]),
+                (["--port=65536"], ["--port=65536", "0 to 65535"]), (["--port=x"], ["--port=x", "0 to 65535"]), (["--lock_shard_count=1000"], ["power of two"]),
+                (["--p2p_key_lease_duration_ms=99"], ["--p2p_key_lease_duration_ms=99 ", "100 to 3600000"]),
                 (["--p2p_key_lease_scan_interval_ms=70000"], ["60000"]), (["--p2p_transfer_direction_mode=sideways"], ["reverse, forward"]),
                 (["--protocol=ib"], ["tcp, rdma, auto"]), (["--deployment_mode=Centralization"], ["P2P"]),
                 (["--deployment_mode=x"], ["P2P"]), (["--master_server_address=etcd://127.0.0.1:1"], ["HOST:PORT"]),
+                (["--master_server_address=localhost"], ["--master_server_address=localhost ", "HOST:PORT"]),
                 (["--global_segment_size=4GB"], ["--tiered_backend_config"]), (["--redis_cluster_id=x"], ["--master_server_address"]),
                 (["--port=7000", "--client_rpc_port=7000"], ["--port", "--client_rpc_port", "7000"]), (["--remote_weight=2"], ["0 to 1"]),
                 (["--tiered_backend_config=/nonexistent.json"], ["No such file", "none"]), (["--verify=md5"], ["none|crc32c"]),
                 (["--local_buffer_size=1K"], ["1 MiB"]), (["--prot=1"], ["--port"]), (["putt", "k"], ["put", "get"]),
                 (["put"], ["KEY"]), (["get", "k", "f", "x"], ["x"]), (["ls", "a", "b"], ["b"]), (["put", "k", "--direction=x"], ["reverse|forward"])):
             self.wrong(USAGE, arguments, words)
+        self.wrong(USAGE, ["replay", "--trace=x", "--minutes=long"], ["--minutes=long", "a number"])
+        self.assertIn(b"--minutes=MINUTES ", client("replay", "--help").stdout)
         self.wrong(USAGE, [], ["NEAP_CLIENT_PORT=x"], {"NEAP_CLIENT_PORT": "x"})
         self.wrong(USAGE, [], ["MOONCAKE_DM_LOCK_SHARD_COUNT=12", "power of two"], {"MOONCAKE_DM_LOCK_SHARD_COUNT": "12"})
         self.wrong(USAGE, [], ["MC_MIN_RPC_PORT"], {"MC_MIN_RPC_PORT": "1"})
@@ -312,7 +315,8 @@ class Programs(unittest.TestCase):
             taken.listen()
             port = taken.getsockname()[1]
             for flag in ("port", "client_rpc_port", "http_port"):
-                self.wrong(START, [word for word in free if not word.startswith("--%s=" % flag)] + ["--%s=%d" % (flag, port)], [str(port)])
+                self.wrong(START, [word for word in free if not word.startswith("--%s=" % flag)] + ["--%s=%d" % (flag, port)],
+                           ["--" + flag, str(port)])
         self.wrong(START, free + ["--host=0.0.0.0"], ["--bind_address"])
         self.wrong(START, free + ["--host=192.0.2.1"], ["--host=192.0.2.1", "--bind_address"])
         self.wrong(START, free + ['--tiered_backend_config={"tiers":[{"type":"DRAM","capacity":0,"priority":1}]}'], ["capacity"])

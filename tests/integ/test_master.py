@@ -141,7 +141,7 @@ class Starting(unittest.TestCase):
         for flags, words in ((["--deployment_mode=Centralization"], ["--deployment_mode", "Centralization", "P2P"]),
                              (["--rpc_port=65536"], ["--rpc_port", "65536", "0 to 65535"]), (["--client_ttl=0"], ["--client_ttl", "86400"]),
                              (["--client_ttl=5", "--client_crashed_ttl=4.5"], ["--client_crashed_ttl", "4.5", "5 "]),
-                             (["--keys_max=0"], ["--keys_max", "1 to"]), (["--keys_max=many"], ["many"]), (["--metrics_prot=1"], ["--metrics_port"]),
+                             (["--keys_max=0"], ["--keys_max", "1 to"]), (["--keys_max=many"], ["many", "1 to"]), (["--metrics_prot=1"], ["--metrics_port"]),
                              (["--http_metadata_value_max=2M", "--http_metadata_bytes_max=1M"], ["--http_metadata_value_max", "1048576"]),
                              (["--max_client_per_key=-1"], ["--max_client_per_key"]), (["--rpc_port"], ["needs a value"])):
             message = self.refused(*flags)
@@ -201,7 +201,10 @@ class Starting(unittest.TestCase):
                 message = self.refused(*flags, status=START)
                 self.assertIn(name, message)
                 self.assertIn(str(port), message)
-        self.assertIn("192.0.2.1", self.refused("--rpc_address=192.0.2.1", "--rpc_port=0", "--metrics_port=0", status=START))
+                self.assertIn("another", message)
+        message = self.refused("--rpc_address=192.0.2.1", "--rpc_port=0", "--metrics_port=0", status=START)
+        self.assertIn("192.0.2.1", message)
+        self.assertIn("ip addr", message)
         self.assertIn("--rpc_address=no.such.host.invalid", self.refused("--rpc_address=no.such.host.invalid", "--metrics_port=0", status=START))
 
 
