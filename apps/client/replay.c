@@ -32,7 +32,8 @@ static const struct app_flag flags[] = {
 	{"master_server_address", APP_FLAG_TEXT, &master, NULL, 0, 0, "HOST:PORT of neap-master"},
 	{"host", APP_FLAG_TEXT, &host_name, NULL, 0, 0, "name or address of this machine that the clients use"},
 	{"protocol", APP_FLAG_CHOICE, &protocol, "tcp|rdma|auto", 0, 0, "the transport, as of neap-client"},
-	{"device_names", APP_FLAG_TEXT, &device_names, NULL, 0, 0, "a comma list of the RDMA devices that may be used; not given: all"},
+	{"device_names", APP_FLAG_TEXT, &device_names, NULL, 0, 0,
+	 "a comma list of the RDMA devices that may be used; not given: MC_TE_FILTERS, or all"},
 	{"half_file", APP_FLAG_TEXT, &half_file, NULL, 0, 0, "made when half of the last direction's blocks are through"},
 	{"json", APP_FLAG_SWITCH, &json, NULL, 0, 0, "figures as JSON, one line for each direction"},
 	{"quiet", APP_FLAG_SWITCH, &quiet, NULL, 0, 0, "no progress on a terminal"},
@@ -254,11 +255,16 @@ static int open_all(struct replay *replay)
 {
 	neap_region_id region = 0;
 	char why[600], reached[64];
-	struct neap_engine_options engine = {.local_name = host_name, .protocol = protocol, .device_filter = device_names};
-	if (client_trace_load(&replay->trace, trace_path, minutes, why, sizeof why)) {
+	struct neap_engine_options engine = {0};
+	if (neap_engine_options_from_environment(&engine, why, sizeof why) ||
+	    client_trace_load(&replay->trace, trace_path, minutes, why, sizeof why)) {
 		app_error(&program, "%s", why);
 		return APP_USAGE;
 	}
+	engine.local_name = host_name;
+	engine.protocol = protocol;
+	if (*device_names)
+		engine.device_filter = device_names;
 	int error = client_reach(host_name, reached, sizeof reached, why, sizeof why);
 	engine.bind_address = reached[0] ? reached : NULL;
 	if (!error)

@@ -306,7 +306,8 @@ class Programs(unittest.TestCase):
         self.assertIn(b"--minutes=MINUTES ", client("replay", "--help").stdout)
         self.wrong(USAGE, [], ["NEAP_CLIENT_PORT=x"], {"NEAP_CLIENT_PORT": "x"})
         self.wrong(USAGE, [], ["MOONCAKE_DM_LOCK_SHARD_COUNT=12", "power of two"], {"MOONCAKE_DM_LOCK_SHARD_COUNT": "12"})
-        self.wrong(USAGE, [], ["MC_MIN_RPC_PORT"], {"MC_MIN_RPC_PORT": "1"})
+        for words in ([], ["replay", "--trace=" + os.path.join(tool.SOURCE, "tests", "data", "conversation_trace.jsonl")]):
+            self.wrong(USAGE, words, ["MC_MIN_RPC_PORT"], {"MC_MIN_RPC_PORT": "1"})
 
     def test_what_stops_a_start(self):
         free = ["--port=0", "--client_rpc_port=0", "--http_port=0", "--master_server_address=none"]
