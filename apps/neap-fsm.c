@@ -18,7 +18,11 @@ static const char usage[] =
 	"  check              holds every table to the rules of docs/FSM.md; exit 1 when one is broken\n"
 	"  coverage FILE      what the tests recorded in FILE (NEAP_COVERAGE); exit 1 when a transition was never taken\n"
 	"  trace FILE [--chrome]\n"
-	"                     a trace dump as text, or as trace-event JSON for chrome://tracing or ui.perfetto.dev\n";
+	"                     a trace dump as text, or as trace-event JSON for chrome://tracing or ui.perfetto.dev\n"
+	"  --help             this text\n"
+	"  --version          the version\n"
+	"\n"
+	"Exit status: 0 all is well, 1 a check failed, a transition was never taken or a dump is damaged, 2 a wrong command or file.\n";
 
 static const struct neap_fsm *const *machines;
 static size_t machine_count;

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 struct neap_engine;
-typedef uint64_t neap_segment_id; /* an opened segment; 0 is the local one (te spec 7.1) */
+typedef uint64_t neap_segment_id; /* an opened segment; 0 is the local one */
 typedef uint64_t neap_batch_id;
 typedef uint64_t neap_region_id;
 #define NEAP_LOCAL_SEGMENT ((neap_segment_id)0)
@@ -63,8 +63,8 @@ struct neap_rdma_engine_options {
 
 /* Zero means the default in every field. A value out of range is NEAP_EINVAL with a sentence in the log. */
 struct neap_engine_options {
-	const char *metadata;        /* "P2PHANDSHAKE" (default), "redis://host:6379", "http://host:8080/metadata", "https://...":
-	                                docs/METADATA.md */
+	const char *metadata;        /* "P2PHANDSHAKE" (default), "etcd://host:2379,...", "redis://host:6379",
+	                                "http://host:8080/metadata", "https://...": docs/METADATA.md */
 	const char *local_name;      /* "host" or "host:port": the host others reach this process at; default "127.0.0.1".
 	                                In P2P mode the published segment name is this host with the handshake port really bound; in a
 	                                metadata store it is this text as it stands (any text, without a default: host and port as in P2P) */
@@ -270,7 +270,7 @@ struct neap_request {
 	                                         devices answer for them; costs a small read */
 };
 
-enum neap_status { /* te spec 7.1 */
+enum neap_status { /* numbers as in Mooncake */
 	NEAP_WAITING = 0,
 	NEAP_PENDING = 1,
 	NEAP_INVALID = 2,
