@@ -27,7 +27,7 @@ extern "C" {
 	E(NO_AVAILABLE_HANDLE, -200, "out of space: no tier has room, and nothing that may be evicted makes any") \
 	E(INVALID_VERSION, -300, "the versions of the two sides do not go together")                            \
 	E(CAS_FAILED, -301, "the object has changed meanwhile")                                                 \
-	E(INVALID_KEY, -400, "the key is empty, too long, or has characters that are not allowed")              \
+	E(INVALID_KEY, -400, "the key is empty, or longer than the directory takes (neap-master --key_length_max)") \
 	E(WRITE_FAIL, -500, "the value could not be written")                                                   \
 	E(INVALID_PARAMS, -600, "an argument is outside its allowed range")                                     \
 	E(ILLEGAL_CLIENT, -601, "the client may not do that")                                                   \

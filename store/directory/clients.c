@@ -196,6 +196,7 @@ static void do_recover(struct neap_machine *machine, uint64_t argument)
 	(void)argument;
 	client->clients->healthy++;
 	client->clients->stats.recovered++;
+	neap_log(client->clients->reactor, NEAP_LOG_INFO, "directory", "client at %s:%u is heard again", client->host, client->port);
 }
 
 static void do_bury(struct neap_machine *machine, uint64_t argument)

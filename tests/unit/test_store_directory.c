@@ -168,7 +168,9 @@ START_TEST(silence_hides_and_a_heartbeat_restores)
 	ck_assert_int_eq(add(1, 10, "b"), NEAP_STORE_CLIENT_UNHEALTHY);
 	rig_advance(19980);
 	ck_assert_int_eq(status_of(1), NEAP_KEY_DISCONNECTED);
+	ck_assert_msg(strstr(rig.log, " is silent; ") != NULL, "%s", rig.log);
 	ck_assert_int_eq(beat(1), NEAP_KEY_HEALTHY);
+	ck_assert_msg(strstr(rig.log, " is heard again") != NULL, "%s", rig.log);
 	ck_assert_int_eq(look("a"), 1);
 	ck_assert_int_eq(add(1, 10, "b"), NEAP_OK);
 }
