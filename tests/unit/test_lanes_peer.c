@@ -392,6 +392,23 @@ START_TEST(a_range_that_is_registered_later)
 }
 END_TEST
 
+/* More than are looked at in one piece of work come while the descriptor is read for another. */
+#define MANY_BAD 2500u /* NEAP_PEER_PIECE is 1024 */
+START_TEST(many_bad_ranges)
+{
+	lanes_rig_open(&rig, (enum script_speech)_i);
+	rig.peer.memory_bytes = 4096;
+	lanes_rig_start(&rig);
+	uint32_t bad = lanes_submit(&rig, NEAP_WRITE, 0, 8192, 200);
+	(void)neap_reactor_run_once(rig.reactor, NULL);
+	lanes_submit_many(&rig, NEAP_WRITE, 4096, 8192, 1, MANY_BAD);
+	settle();
+	for (uint32_t i = 0; i <= MANY_BAD; i++)
+		lanes_expect(&rig, bad + i, NEAP_FAILED, NEAP_EFFECT_NONE, NEAP_CAUSE_RANGE_NOT_REMOTE);
+	finish();
+}
+END_TEST
+
 START_TEST(a_bad_range_and_nobody_to_ask)
 {
 	start(SCRIPT_V2);
@@ -688,6 +705,7 @@ static Suite *suite(void)
 	TCase *ranges = tcase_create("ranges");
 	tcase_set_timeout(ranges, 60);
 	tcase_add_loop_test(ranges, a_range_that_is_registered_later, 0, 3);
+	tcase_add_loop_test(ranges, many_bad_ranges, 0, 3);
 	tcase_add_test(ranges, a_bad_range_and_nobody_to_ask);
 	tcase_add_loop_test(ranges, other_memory_after_a_restart, 0, 3);
 	suite_add_tcase(s, ranges);

@@ -237,6 +237,24 @@ START_TEST(a_range_that_was_taken_back)
 }
 END_TEST
 
+/* More than are looked at in one piece of work come while the descriptor is read for another. */
+START_TEST(many_ranges_that_are_not_there)
+{
+	static unsigned char other[4096] __attribute__((aligned(4096)));
+	begin_with(1, 4, NULL);
+	submit_at(NEAP_WRITE, ours, (uintptr_t)other, sizeof other, 0);
+	rdma_engine_rig_turns(&rig);
+	for (uint32_t i = 1; i < 2 * NEAP_RDMA_FEED + 2; i++)
+		submit_at(NEAP_WRITE, ours, (uintptr_t)other, sizeof other, 0);
+	for (uint32_t i = 0; i < submitted; i++) {
+		const struct neap_outcome *outcome = wait_for(i, SECOND);
+		ck_assert_uint_eq(outcome->status, NEAP_FAILED);
+		ck_assert_uint_eq(outcome->cause, NEAP_CAUSE_RANGE_NOT_REMOTE);
+	}
+	end();
+}
+END_TEST
+
 /* Others on the same queue pairs are flushed with it, and go on. */
 START_TEST(a_refusal_does_not_harm_others)
 {
@@ -786,6 +804,7 @@ int main(void)
 	tcase_add_loop_test(tests, a_window_bounds_what_is_under_way, 0, 2);
 	tcase_add_test(tests, memory_that_is_not_registered_goes_over_tcp);
 	tcase_add_test(tests, a_range_that_is_not_there);
+	tcase_add_test(tests, many_ranges_that_are_not_there);
 	tcase_add_test(tests, a_range_that_is_registered_later_is_found);
 	tcase_add_loop_test(tests, a_range_that_was_taken_back, 0, 2);
 	tcase_add_test(tests, a_refusal_does_not_harm_others);

@@ -34,6 +34,7 @@ struct neap_rdma_request {
 	int16_t system_errno;
 	uint32_t fresh_from; /* a refusal counts from this reading of the descriptor on; 0: none was met */
 	bool checked;  /* the descriptor was read for its range */
+	bool looked;   /* unsure, and was looked at since: again when it is checked */
 	bool posted;   /* a piece of it was ever given to a device */
 	bool unsure;   /* a piece may or may not have had its effect */
 	bool may_land; /* bytes of a WRITE may still reach the peer */

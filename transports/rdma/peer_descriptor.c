@@ -280,12 +280,13 @@ void neap_rdma_peer_look_at_unsure(struct neap_rdma_peer *peer)
 	uint32_t left = NEAP_RDMA_FEED;
 	for (struct neap_rdma_request *request = peer->unsure.first; request; request = next) {
 		next = request->next;
-		if (!peer->recheck && request->checked)
+		if (request->checked ? !peer->recheck : request->looked)
 			continue;
 		if (left-- == 0) {
 			neap_rdma_peer_wake(peer);
 			return;
 		}
+		request->looked = true;
 		decide(peer, request);
 	}
 	peer->recheck = false;

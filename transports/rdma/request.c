@@ -41,6 +41,7 @@ void neap_rdma_request_put(struct neap_rdma_peer *peer, struct neap_rdma_request
 {
 	take_out(peer, request);
 	request->place = (uint8_t)place;
+	request->looked = false;
 	append(list_of(peer, request), request);
 }
 

@@ -15,7 +15,8 @@
 #define NEAP_PEER_PIECE 1024u /* requests told of their end in one piece of work */
 
 enum neap_place { NEAP_PLACE_NONE, NEAP_PLACE_QUEUE, NEAP_PLACE_UNSURE, NEAP_PLACE_LANE, NEAP_PLACE_LIMBO, NEAP_PLACE_DOOMED };
-/* slice->transport_phase: a place and marks. transport_word: ring index on a lane, the ended lane's id in limbo. */
+/* slice->transport_phase: a place and marks. transport_word: ring index on a lane, the ended lane's id in limbo;
+ * of unsure ones, whether they were looked at since: again when they are checked. */
 enum {
 	NEAP_MARK_PLACE = 0x0f,
 	NEAP_MARK_TOUCHED = 0x10, /* an attempt before has left traces at the destination */

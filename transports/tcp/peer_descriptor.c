@@ -154,12 +154,13 @@ void neap_peer_look_at_unsure(struct neap_tcp_peer *peer)
 	uint32_t left = NEAP_PEER_PIECE;
 	for (struct neap_slice *slice = peer->unsure.first; slice; slice = next) {
 		next = slice->next;
-		if (!recheck && (slice->transport_phase & NEAP_MARK_CHECKED))
+		if (slice->transport_phase & NEAP_MARK_CHECKED ? !recheck : slice->transport_word)
 			continue;
 		if (left-- == 0) {
 			neap_peer_wake(peer);
 			return;
 		}
+		slice->transport_word = true;
 		if (neap_peer_admit(peer, slice) != NEAP_ADMITTED)
 			continue;
 		neap_peer_unlink(peer, slice);

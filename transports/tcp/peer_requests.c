@@ -3,6 +3,8 @@
 
 static void mark_place(struct neap_slice *slice, enum neap_place place)
 {
+	if (place == NEAP_PLACE_UNSURE)
+		slice->transport_word = false;
 	slice->transport_phase = (uint8_t)((slice->transport_phase & ~(unsigned)NEAP_MARK_PLACE) | (unsigned)place);
 }
 
