@@ -75,12 +75,14 @@ static void check_shape(struct te_world *world, const struct te_operation *op, c
 }
 
 /* A block is in a region that is there as long as its process, and known to others unless a device has refused to register it. (A WRITE that is
- * to be placed needs memory of the library's own, too.) */
+ * to be placed needs memory of the library's own, too, which may not be had for a moment.) */
 static void check_refusal(struct te_world *world, const struct te_operation *op, const struct neap_outcome *outcome)
 {
 	bool refused = outcome->cause == NEAP_CAUSE_REFUSED_BY_PEER || outcome->cause == NEAP_CAUSE_RANGE_NOT_REMOTE ||
 	               outcome->cause == NEAP_CAUSE_GRANT_REFUSED || outcome->cause == NEAP_CAUSE_LOCAL_MEMORY;
 	if (!world->fabric || world->options.rdma.faults_calls || !refused || strcmp(op->where, "a block") != 0 || !op->piece || world->closing)
+		return;
+	if (op->request.placed && outcome->cause == NEAP_CAUSE_LOCAL_MEMORY && world->options.faults_memory)
 		return;
 	if (te_is_current(world, op->target, op->target_incarnation) && te_is_current(world, op->initiator, op->initiator_incarnation))
 		te_violation(world, "%s %u->%u in a block that is there and permitted: refused with status %u cause %u", is_write(op) ? "write" : "read",
