@@ -4,7 +4,7 @@ import json
 import signal
 
 import tool
-from metadata_cases import EMETADATA, EREJECTED, Common, Stores, published
+from metadata_cases import EMETADATA, EREJECTED, ETAKEN, Common, Stores, published
 from metadata_servers import Etcd
 
 
@@ -109,7 +109,7 @@ class OverEtcd(Common, Etcds):
         self.server.start(keep=True)
         tool.until("it is found", lambda: self.finds(source, "target"))
         self.transfer(source, target)
-        self.assertTrue(target.quiet("publication", seconds=0))
+        self.assertTrue(target.quiet("publication", seconds=0, error=ETAKEN))
 
 
 class OverEtcdCluster(Etcds):

@@ -10,7 +10,7 @@ available_mib=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) 
 [ "$available_mib" -ge $((guest_mib + 512)) ] || skip "$available_mib MiB of memory are available, it needs $((guest_mib + 512))"
 unset NEAP_COVERAGE # what the guest writes is lost
 run=$NEAP_SOURCE/tools/rxe-run
-"$run" -n 4 -m $guest_mib -t $((${TEST_TIMEOUT:-900} - 20)) "$NEAP_SOURCE/tests/rxe/in_guest.sh"
+"$run" -n 4 -m $guest_mib -t $((${NEAP_TEST_TIMEOUT:-900} - 20)) "$NEAP_SOURCE/tests/rxe/in_guest.sh"
 result=$?
 [ $result = 77 ] && skip "$("$run" true 2>&1)"
 exit $result

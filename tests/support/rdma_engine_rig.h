@@ -29,7 +29,7 @@ struct rdma_engine_rig_side {
 
 struct rdma_engine_rig {
 	struct neap_reactor *reactor;
-	uint64_t now_ns;
+	uint64_t now_ns, idle_steps;
 	struct sim_verbs sim;
 	struct sim_device *devices[SIM_DEVICES_MAX];
 	uint32_t device_count;

@@ -476,6 +476,71 @@ START_TEST(more_peers_than_endpoints)
 }
 END_TEST
 
+/* Six with no end of work, and places for two: all get on, by turns, and most of the time is not spent connecting. */
+#define CROWD 6u
+static struct member {
+	neap_segment_id segment;
+	uint32_t which, completed, failed;
+	bool busy;
+} crowd[CROWD];
+
+static void on_crowd(void *user, neap_batch_id batch, const struct neap_batch_summary *summary)
+{
+	struct member *member = user;
+	(void)batch;
+	member->completed += summary->completed;
+	member->failed += 1 - summary->completed;
+	member->busy = false;
+}
+
+static void crowd_begin(uint64_t kernel_ns)
+{
+	const struct neap_engine_options few = {.rdma = {.endpoints_max = 2}};
+	rdma_engine_rig_begin(&rig, CROWD + 2);
+	rdma_engine_rig_start(&rig, 1, 2, &few);
+	(void)enroll(1, theirs, sizeof theirs);
+	for (uint32_t i = 0; i < CROWD; i++) {
+		crowd[i] = (struct member){.which = i + (i > 0)};
+		rdma_engine_rig_start(&rig, crowd[i].which, 1u << crowd[i].which, NULL);
+		(void)enroll(crowd[i].which, ours, sizeof ours);
+		crowd[i].segment = rdma_engine_rig_open_of(&rig, crowd[i].which, 1);
+		rig.sides[crowd[i].which].helper.delay_ns = kernel_ns;
+	}
+	rig.sides[1].helper.delay_ns = kernel_ns;
+}
+
+static void crowd_works(void)
+{
+	for (struct member *member = crowd; member < crowd + CROWD; member++) {
+		const struct neap_request request = {.opcode = NEAP_WRITE, .source = ours, .segment = member->segment,
+		                                     .target_offset = (uintptr_t)theirs, .length = 16384};
+		const struct neap_batch_options options = {.on_batch = on_crowd, .user = member};
+		neap_batch_id batch;
+		if (member->busy)
+			continue;
+		member->busy = true;
+		ck_assert_int_eq(neap_submit(rig.sides[member->which].engine, &request, 1, &options, &batch), NEAP_OK);
+	}
+}
+
+START_TEST(a_crowd_at_a_peer_with_few_places)
+{
+	uint32_t completed = 0, failed = 0, least = UINT32_MAX;
+	crowd_begin((_i ? 20 : 1) * MS);
+	for (uint64_t until = rig.now_ns + 10 * SECOND; rig.now_ns < until; rdma_engine_rig_pass(&rig, MS / 2))
+		crowd_works();
+	for (uint32_t i = 0; i < CROWD; i++) {
+		completed += crowd[i].completed;
+		failed += crowd[i].failed;
+		least = crowd[i].completed < least ? crowd[i].completed : least;
+	}
+	ck_assert_msg(failed == 0, "%u of %u failed", failed, completed);
+	ck_assert_msg(least > completed / CROWD / 2, "one had %u of %u", least, completed);
+	ck_assert_uint_gt(completed, _i ? 18000 : 25000); /* of 40,000 that two connections carry, with no time spent on others */
+	rdma_engine_rig_end(&rig);
+}
+END_TEST
+
 /* --- ends */
 
 /* Nobody answers on any rail. */
@@ -813,6 +878,7 @@ int main(void)
 	tcase_add_loop_test(tests, an_invalid_request_is_explained, 0, 2);
 	tcase_add_test(tests, the_peer_makes_room_for_others);
 	tcase_add_test(tests, the_peer_makes_room_again_and_again);
+	tcase_add_loop_test(tests, a_crowd_at_a_peer_with_few_places, 0, 2);
 	tcase_add_test(tests, a_rail_that_failed_is_probed_before_it_carries);
 	tcase_add_loop_test(tests, a_device_is_lost_under_load, 0, 4);
 	tcase_add_test(tests, connections_that_are_torn_down_are_made_again);
@@ -828,7 +894,8 @@ int main(void)
 	tcase_add_loop_test(tests, the_end_is_not_answered, 0, 2);
 	tcase_add_test(tests, a_probe_that_fails);
 	const char *seeds = getenv("NEAP_RDMA_SEEDS");
-	int usual = getenv("NEAP_FULL") ? 400 : getenv("CK_TIMEOUT_MULTIPLIER") ? 6 : 20;
+	bool full = getenv("NEAP_FULL") != NULL, slow = getenv("CK_TIMEOUT_MULTIPLIER") != NULL;
+	int usual = slow ? (full ? 40 : 6) : full ? 400 : 20;
 	const char *first = getenv("NEAP_RDMA_FIRST_SEED");
 	TCase *anything = tcase_create("anything");
 	tcase_set_timeout(anything, 120);

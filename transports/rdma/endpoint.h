@@ -40,7 +40,8 @@ struct neap_rdma_endpoint_options {
 	uint64_t handshake_timeout_ns, ack_timeout_ns, progress_timeout_ns, drain_timeout_ns, slow_ns;
 	struct neap_host_port address; /* where we take handshakes: told to Neap peers; without a host it is not */
 	/* While others wait for room: how long an endpoint is used at least before it makes room, and how long one must have been idle that
-	 * makes room earlier. 0: 50 ms, several times what connecting takes; 2 ms, in which one that has work is posted to again. */
+	 * makes room earlier. 0: 50 ms, and where that is not enough twice as long as connecting took, up to four times 50 ms; 2 ms, in which
+	 * one that has work is posted to again. */
 	uint64_t stay_ns, idle_ns;
 	uint64_t guest_ns; /* how long a peer's request waits for room before it is refused; 0: 500 ms */
 };

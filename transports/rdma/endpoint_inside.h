@@ -73,7 +73,7 @@ struct rdma_endpoint {
 	bool starving;
 	uint8_t chances;       /* rounds of the hand it stays */
 	bool yields;           /* it is given no more sends, and makes room for others when it is idle */
-	uint64_t usable_ns;    /* since when it is */
+	uint64_t begun_ns, usable_ns; /* since when it is there, and usable */
 	uint32_t view_changes; /* of the queue, when it was made */
 
 	struct neap_timer progress;

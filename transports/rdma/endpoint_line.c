@@ -5,6 +5,8 @@
 
 #define SERVED_AT_ONCE 64u
 #define LOOKED_AT_MAX 512u
+#define STAY_FACTOR 2u     /* times as long as connecting took, */
+#define STAY_FACTOR_MAX 4u /* but at most this many times stay_ns */
 #define CROWD_NS UINT64_C(60000000000) /* between two lines of the log */
 
 /* --- in and out ----------------------------------------------------------------------------------------------------------------- */
@@ -59,10 +61,18 @@ void rdma_line_leave(struct neap_rdma_endpoint_user *user)
 
 /* --- making room ---------------------------------------------------------------------------------------------------------------- */
 
+/* Longer where connecting takes long: else most of the time would go by in it. */
+static uint64_t stay_of(const struct rdma_endpoint *endpoint)
+{
+	uint64_t least_ns = endpoint->base.endpoints->options.stay_ns, most_ns = STAY_FACTOR_MAX * least_ns;
+	uint64_t wanted_ns = STAY_FACTOR * (endpoint->usable_ns - endpoint->begun_ns);
+	return wanted_ns < least_ns ? least_ns : wanted_ns < most_ns ? wanted_ns : most_ns;
+}
+
 uint64_t rdma_may_go_ns(const struct rdma_endpoint *endpoint)
 {
 	const struct neap_rdma_endpoint_options *options = &endpoint->base.endpoints->options;
-	uint64_t stayed_ns = endpoint->usable_ns + options->stay_ns, rested_ns = endpoint->progressed_ns + options->idle_ns;
+	uint64_t stayed_ns = endpoint->usable_ns + stay_of(endpoint), rested_ns = endpoint->progressed_ns + options->idle_ns;
 	if (!endpoint->base.usable)
 		return UINT64_MAX;
 	bool rests = endpoint->base.owed == 0 && endpoint->progressed_ns > 0; /* and was used at all */
