@@ -263,6 +263,28 @@ START_TEST(hellos_that_fail_once)
 }
 END_TEST
 
+/* Connections that fail together, before an answer came over any of them, are one attempt of the three; that the next one is turned away by
+ * a process that was started anew is the second. */
+START_TEST(cut_off_side_by_side)
+{
+	lanes_rig_open(&rig, SCRIPT_NEAP);
+	rig.options.lanes_per_peer = 4;
+	rig.options.retries_max = 2;
+	rig.peer.act = SCRIPT_NEVER;
+	lanes_rig_start(&rig);
+	uint32_t first = lanes_submit_many(&rig, NEAP_READ, 0, 0, 4000, 1000);
+	lanes_rig_for(&rig, 50);
+	ck_assert_uint_eq(lanes_stats(&rig).lanes, 4);
+	rig.peer.act = SCRIPT_ANSWER;
+	rig.peer.hello = SCRIPT_HELLO_OTHER;
+	rig.peer.hellos_odd = rig.peer.hellos + 1;
+	script_drop_all(&rig.peer, true);
+	settle();
+	lanes_expect_done(&rig, first, 1000);
+	finish();
+}
+END_TEST
+
 START_TEST(hellos_that_fail_for_ever)
 {
 	static const enum neap_cause causes[] = {
@@ -698,6 +720,7 @@ static Suite *suite(void)
 	TCase *hello = tcase_create("hello");
 	tcase_set_timeout(hello, 60);
 	tcase_add_loop_test(hello, hellos_that_fail_once, 1, 9);
+	tcase_add_test(hello, cut_off_side_by_side);
 	tcase_add_loop_test(hello, hellos_that_fail_for_ever, 1, 9);
 	tcase_add_loop_test(hello, another_kind_of_peer, 0, 9);
 	tcase_add_loop_test(hello, lanes_retire, 0, 6);

@@ -250,8 +250,11 @@ static void weigh(struct neap_tcp_peer *peer, const struct neap_tcp_lane *lane)
 	const struct neap_engine_options *options = neap_peer_options(peer);
 	struct lane_count count = count_lanes(peer);
 	uint64_t now_ns = neap_now(peer->initiator->reactor);
-	if (peer->failures++ == 0)
+	if (peer->failures == 0)
 		peer->outage_ns = lane->end == NEAP_LANE_STALLED ? now_ns : lane->started_ns;
+	/* Lanes that were opened side by side fail for one reason: they are one attempt. */
+	peer->failures += peer->failures == 0 || lane->started_ns >= peer->weighed_ns;
+	peer->weighed_ns = now_ns;
 	peer->trouble_cause = (uint8_t)cause_of(lane);
 	peer->trouble_errno = lane->end_errno;
 	peer->pause_until_ns = now_ns + pause_ns(peer);

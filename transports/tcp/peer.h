@@ -72,7 +72,7 @@ struct neap_tcp_peer {
 	bool leaving, forget_asked;
 	uint8_t leave_cause;
 	uint32_t failures; /* attempts in a row that brought no answer */
-	uint64_t outage_ns, pause_until_ns;
+	uint64_t outage_ns, weighed_ns, pause_until_ns; /* the first lane's begin, the latest one's end, and when the next may begin */
 	struct neap_timer pause; /* ACTIVE: wakes it at pause_until_ns while more lanes are wanted than there are */
 	uint8_t trouble_cause; /* enum neap_cause, of the last failure */
 	uint8_t doom_cause;
