@@ -24,13 +24,12 @@ class Beside(threading.Thread):
         self.over = threading.Event()
         self.target, self.source = case.start("beside"), case.start("besides")
         self.segment = self.source.open("beside")["segment"]
+        case.meet(self.source, self.target, self.segment)
 
     def run(self):
         try:
             while not self.over.wait(0.005):  # others need the machine too
-                outcome = self.source.transfer("write", self.segment, self.target.address("memory"), "memory", 0, 4096)
-                self.case.assertCompleted(outcome)
-                self.times.append(outcome["ms"])
+                self.times.append(self.case.meet(self.source, self.target, self.segment)["ms"])
         except AssertionError as failed:
             self.failed = failed
 
@@ -51,9 +50,16 @@ class Beside(threading.Thread):
 class Faults(Stores):
     """An open of a name that nobody has tells what the engine knows of the store."""
 
+    def meet(self, source, target, segment):
+        """The first time, what was published before the memory was there is read once more: the store must be well."""
+        outcome = source.transfer("write", segment, target.address("memory"), "memory", 0, 4096)
+        self.assertCompleted(outcome)
+        return outcome
+
     def lives(self):
         self.target, self.source = self.start("target"), self.start("source")
         self.segment = self.source.open("target")["segment"]
+        self.meet(self.source, self.target, self.segment)
         return Beside(self)
 
     def opens(self, name="another"):
@@ -68,7 +74,7 @@ class Faults(Stores):
         self.assertNotEqual(opened["error"], EMETADATA, "what is not known is not missing")
         for word in said:
             self.assertIn(word, opened["why"])
-        self.assertCompleted(self.source.transfer("write", self.segment, self.target.address("memory"), "memory", 0, 4096))
+        self.meet(self.source, self.target, self.segment)
 
     def well_again(self):
         """What is asked is known, what is new is published, and found."""
