@@ -7,6 +7,7 @@ import time
 import tool
 
 ETAKEN, EREJECTED, EMETADATA = -2020, -104, -200
+RANGE_NOT_REMOTE = 8  # enum neap_cause
 
 
 def published(started, error=0, timeout=None):
@@ -30,11 +31,21 @@ class Stores(tool.Case):
         finally:
             self.server.remove()
 
+    def meet(self, source, target, segment, length=4096):
+        """A write. What was published before the memory was registered may be all there is yet."""
+        def attempt():
+            outcome = source.transfer("write", segment, target.address("memory"), "memory", 0, length)
+            return outcome if outcome["cause"] != RANGE_NOT_REMOTE else None
+
+        outcome = tool.until("the memory is published", attempt)
+        self.assertCompleted(outcome)
+        return outcome
+
     def transfer(self, source, target):
         segment = source.open(target.name)["segment"]
         target.zero("memory", 0, 65536)
         source.fill("memory", 0, 65536, 7)
-        self.assertCompleted(source.transfer("write", segment, target.address("memory"), "memory", 0, 65536))
+        self.meet(source, target, segment, 65536)
         self.assertTrue(target.holds("memory", 0, 65536, 7))
         source.ask("close", segment)
 
@@ -79,6 +90,7 @@ class Common:
     def test_a_server_that_stands_still(self):
         target, source = self.start("target"), self.start("source")
         segment = source.open("target")["segment"]
+        self.meet(source, target, segment)
         self.server.signal(signal.SIGSTOP)
         late = source.ask("open", "another", event="opened")
         self.assertLess(late["error"], 0)

@@ -156,6 +156,7 @@ class OverEtcdCluster(Etcds):
         """Without a majority nothing can be said: never that there is none. Transfers go on."""
         target, source = self.start("target"), self.start("source")
         segment = source.open("target")["segment"]
+        self.meet(source, target, segment)
         for member in self.server.members[:2]:
             member.signal(signal.SIGSTOP)
         late = source.ask("open", "another", event="opened")

@@ -50,16 +50,10 @@ class Beside(threading.Thread):
 class Faults(Stores):
     """An open of a name that nobody has tells what the engine knows of the store."""
 
-    def meet(self, source, target, segment):
-        """The first time, what was published before the memory was there is read once more: the store must be well."""
-        outcome = source.transfer("write", segment, target.address("memory"), "memory", 0, 4096)
-        self.assertCompleted(outcome)
-        return outcome
-
     def lives(self):
         self.target, self.source = self.start("target"), self.start("source")
         self.segment = self.source.open("target")["segment"]
-        self.meet(self.source, self.target, self.segment)
+        self.meet(self.source, self.target, self.segment)  # while the store is well
         return Beside(self)
 
     def opens(self, name="another"):
