@@ -1,6 +1,5 @@
 /* Which paths there are to go over: more than there is room for, and addresses that do not do. */
 #include "tests/unit/transfer_rig.h"
-#include <arpa/inet.h>
 #include <unistd.h>
 
 /* --- more paths than room */
@@ -245,17 +244,6 @@ END_TEST
 
 /* Who takes connections and says nothing, as a process that stands still does: with however many paths to it, each of which fails by
  * itself, its requests end when the time for connecting is over. */
-static int listen_at(uint16_t port)
-{
-	const int on = 1;
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	ck_assert_int_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
-	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
-	ck_assert_int_eq(listen(listener, 4096), 0);
-	return listener;
-}
-
 START_TEST(who_is_silent_is_given_up)
 {
 	static const uint32_t theirs_of[] = {1u << 4, 15u << 4}, ours_of[] = {1, 15};
@@ -263,7 +251,7 @@ START_TEST(who_is_silent_is_given_up)
 	begin_on(8, ours_of[_i / 2], theirs_of[_i / 2], &options);
 	uint16_t port = neap_engine_handshake_port(rig.sides[1].engine);
 	rdma_engine_rig_close(&rig, 1);
-	int listener = listen_at(port);
+	int listener = stranger_at(port);
 	uint64_t began_ns = rig.now_ns;
 	submit(_i % 2 ? NEAP_READ : NEAP_WRITE, 0, 0, BYTES);
 	const struct neap_outcome *outcome = wait_for(0, 600 * SECOND);

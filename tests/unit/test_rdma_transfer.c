@@ -4,8 +4,6 @@
 #include "transports/rdma/endpoint_inside.h"
 #include "transports/rdma/peer_fsm.h"
 #include <errno.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* --- bytes */
@@ -700,18 +698,7 @@ START_TEST(nobody_answers_for_a_while)
 }
 END_TEST
 
-/* A stranger listens at its port who takes connections and says nothing. */
-static int stranger_at(uint16_t port)
-{
-	const int on = 1;
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	ck_assert_int_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
-	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
-	ck_assert_int_eq(listen(listener, 16), 0);
-	return listener;
-}
-
+/* A stranger listens at its port. */
 START_TEST(the_descriptor_is_not_answered)
 {
 	const struct neap_engine_options options = {.connect_timeout_ms = 3000, .handshake_timeout_ms = 400};

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #define MS RDMA_RIG_MS
 #define SECOND (1000 * MS)
@@ -191,6 +193,18 @@ static inline bool a_rail_is(uint8_t state)
 		if (rail->machine.state == state)
 			return true;
 	return false;
+}
+
+/* Somebody at that port who takes connections and says nothing, as a process that stands still does. */
+static inline int stranger_at(uint16_t port)
+{
+	const int on = 1;
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+	ck_assert_int_eq(listen(listener, 4096), 0);
+	return listener;
 }
 
 #endif
