@@ -3,7 +3,6 @@
 #include "transports/rdma/endpoint_inside.h"
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TEXT_MAX (4 * NEAP_RDMA_NIC_PATH_MAX)

@@ -3,7 +3,6 @@
  * Not for long: at the other end a place waits with each of them, perhaps for one that waits for a place here. Who is not served in time
  * is refused, and tries again. */
 #include "transports/rdma/endpoint_inside.h"
-#include <stdlib.h>
 #include <string.h>
 
 struct rdma_guest {
